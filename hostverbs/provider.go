@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hostverbs
+
+import "github.com/pvrdmad/pvrdmad/guestmem"
+
+// Owner is the thread that owns the data path of some guests.
+type Owner interface {
+	// Do runs fn on the owner's thread between two of its visits and returns when fn has returned, so that
+	// nothing the owner did before is still going on. It must not be called on that thread.
+	Do(fn func())
+}
+
+// Provider is an engine: it carries out verbs, in software or on a host's device.
+type Provider interface {
+	// Name is the engine's name in logs and metrics, for example "soft".
+	Name() string
+	// QueryDevice returns what the engine can do, see ibv_query_device(3).
+	QueryDevice() DeviceAttr
+	// QueryPort returns the state of the engine's only port, see ibv_query_port(3).
+	QueryPort() PortAttr
+	// NewPoller gives an owner thread its share of the engine. The owner calls Progress on it.
+	NewPoller(o Owner) (Poller, error)
+	// Close ends the engine. All contexts and pollers are closed before.
+	Close() error
+}
+
+// Poller is the share of an engine that one owner thread drives.
+type Poller interface {
+	// OpenContext opens the engine for a guest that the poller's owner owns.
+	OpenContext(cfg ContextConfig) (Context, error)
+	// Progress does the work that is due: transfers under way, retries, completions of a host's device. It does
+	// a bounded amount and returns whether it did any, and when it wants to be called again if nothing else
+	// happens: nanoseconds on the clock of now, 0 for never. Owner thread only; it allocates nothing.
+	Progress(now int64) (worked bool, next int64)
+	// Close ends the poller. Its contexts are closed before.
+	Close() error
+}
+
+// ContextConfig says for whom a context is opened.
+type ContextConfig struct {
+	// Guest is the guest's name from the configuration, for errors.
+	Guest string
+	// GIDTableLen is the number of entries of the guest's GID table.
+	GIDTableLen int
+	// Limits bounds what the guest may own; zero fields mean the engine's own limit.
+	Limits Limits
+}
+
+// Limits bounds the objects of one guest. What is beyond a limit is refused with ENOMEM.
+type Limits struct {
+	MaxQP, MaxCQ, MaxMR, MaxPD int
+}
+
+// Context is an engine opened for one guest, see ibv_open_device(3). All its methods are control calls.
+// Errors wrap an errno: ENOMEM for a limit, EINVAL for what this call got wrong, EOPNOTSUPP for what the engine
+// can never do. A call that fails has changed nothing.
+type Context interface {
+	// AllocPD allocates a protection domain.
+	AllocPD() (PD, error)
+	// RegMR registers memory: attr says which addresses name it and what may be done to it.
+	RegMR(pd PD, attr MRAttr) (MR, error)
+	// CreateCQ creates a completion queue of at least cqe entries.
+	CreateCQ(cqe int) (CQ, error)
+	// CreateQP creates a queue pair in RESET. The engine reports to h on the owner's thread.
+	CreateQP(pd PD, attr *QPInitAttr, h QPHandler) (QP, error)
+	// BindGID makes gid the context's address number index. An index in use is replaced; a GID that another
+	// context holds is EADDRINUSE.
+	BindGID(index int, gid GID, typ GIDType) error
+	// UnbindGID removes the address number index if it is gid. ENOENT if it is not.
+	UnbindGID(index int, gid GID) error
+	// Close destroys what the context still holds. When it returns, the engine reaches none of the guest's memory.
+	Close() error
+}
+
+// PD is a protection domain, see ibv_alloc_pd(3).
+type PD interface {
+	// Dealloc frees it; EBUSY while an MR or a QP uses it.
+	Dealloc() error
+}
+
+// MRAttr describes a memory registration.
+type MRAttr struct {
+	// Memory holds the bytes: a page list, or a guest's whole address space for a DMA region.
+	Memory guestmem.Memory
+	// Offset is where in Memory the byte with address Start lies.
+	Offset uint64
+	// Start and Length are the addresses under which work requests name the region.
+	Start, Length uint64
+	// Access says what may be done; bits that the engine does not know are ignored.
+	Access AccessFlags
+	// DMA marks the region that covers all of a guest's memory (Start 0, any length). It is good as a local key
+	// only: its remote key matches nothing.
+	DMA bool
+}
+
+// MR is a memory region, see ibv_reg_mr(3).
+type MR interface {
+	LKey() uint32
+	RKey() uint32
+	// Dereg removes it. When it returns, the engine reaches the region's bytes no more.
+	Dereg() error
+}
+
+// CQ is the engine's side of a completion queue. Completions reach the guest through QPHandler.
+type CQ interface {
+	// Destroy frees it; EBUSY while a QP uses it.
+	Destroy() error
+}
+
+// QPInitAttr are the attributes of ibv_create_qp(3).
+type QPInitAttr struct {
+	SendCQ, RecvCQ CQ
+	Cap            QPCap
+	Type           QPType
+	// SQSigAll asks for a completion of every send work request, as sq_sig_all does.
+	SQSigAll bool
+}
+
+// QP is a queue pair of an engine.
+type QP interface {
+	// QPN is the number that peers address: 24 bits, or 1 for the GSI QP.
+	QPN() uint32
+	// Modify is ibv_modify_qp(3): it applies the attributes that mask selects and moves to attr.QPState if the
+	// mask has QPStateMask. On an error nothing has changed. Control call.
+	Modify(attr *QPAttr, mask AttrMask) error
+	// Query returns the attributes as they are now, the state included. Control call.
+	Query() (QPAttr, error)
+	// Destroy ends the QP: no completion and no access to memory on its behalf after it returns. Control call.
+	Destroy() error
+
+	// PostSend hands over work requests in order and returns how many were taken; those not taken are offered again
+	// after QPHandler.SendReady. What is wrong with a request becomes its completion, never a return value. In ERR
+	// every request is taken and flushed; below RTS none is taken. The engine copies what it needs before it
+	// returns. Owner thread only.
+	PostSend(wrs []SendWR) int
+	// RecvPosted says that the receive queue may have new requests: a hint, needed only so that a QP in ERR
+	// flushes them. Owner thread only.
+	RecvPosted()
+}
+
+// QPHandler is the device's side of a QP. The engine calls it on the owner's thread of the guest, with no lock held.
+// An error from a method means that the guest's own memory failed (it is being reset): the engine drops the QP's
+// work and treats the QP as unreachable.
+type QPHandler interface {
+	// PullRecv takes the oldest posted receive request into wr (whose SGE storage is reused) and reports whether
+	// there was one.
+	PullRecv(wr *RecvWR) (bool, error)
+	// CompleteSend and CompleteRecv deliver a completion. wc is only valid during the call. They are called for
+	// signalled and for failed requests only.
+	CompleteSend(wc *WC) error
+	CompleteRecv(wc *WC) error
+	// SendReady says that PostSend would take requests again.
+	SendReady()
+	// Event reports an asynchronous event of the QP, see ibv_get_async_event(3).
+	Event(e EventType)
+}
