@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pvrdma
+
+import (
+	"time"
+
+	"github.com/pvrdmad/pvrdmad/hostverbs"
+	"github.com/pvrdmad/pvrdmad/pvrdma/abi"
+)
+
+// Observer learns what happens to devices. Every event is worth one counter and one rate-limited log line. Observe
+// is called on the guest's goroutines and on its worker: it must not block, and must be safe for concurrent use.
+type Observer interface {
+	Observe(e Event)
+}
+
+// Event is one of the event types of this file.
+type Event interface {
+	// GuestName is the guest whom the event concerns.
+	GuestName() string
+}
+
+// Guest is the part that all events share.
+type Guest struct{ Name string }
+
+// GuestName implements Event.
+func (g Guest) GuestName() string { return g.Name }
+
+// CommandDone says that a command of the guest was executed.
+type CommandDone struct {
+	Guest
+	Cmd abi.Cmd
+	// Err is nil or wraps the errno and names the object and the cause.
+	Err      error
+	Duration time.Duration
+}
+
+// Activated says that the guest's driver switched the device on.
+type Activated struct {
+	Guest
+	// DriverVersion is what the driver offered, Version what driver and device have in common.
+	DriverVersion, Version uint32
+}
+
+// WasReset says that the device went back to its initial state.
+type WasReset struct {
+	Guest
+	Cause ResetCause
+	Err   error
+}
+
+// ResetCause is why a device was reset.
+type ResetCause uint8
+
+// Reset causes.
+const (
+	ResetByDriver ResetCause = iota // CTL register
+	ResetByVMM                      // DEVICE_RESET of the virtual machine
+	ResetByProbe                    // a driver loaded the device anew without a reset
+	ResetByDisconnect
+	ResetByFault // the guest's memory failed, or our handling of it did
+)
+
+var resetCauseNames = [...]string{"driver", "vmm", "probe", "disconnect", "fault"}
+
+// String returns the cause as the metric label has it.
+func (c ResetCause) String() string {
+	if int(c) < len(resetCauseNames) {
+		return resetCauseNames[c]
+	}
+	return "unknown"
+}
+
+// QPStateChanged says that a queue pair moved to another state.
+type QPStateChanged struct {
+	Guest
+	Handle, QPN uint32
+	Type        hostverbs.QPType
+	From, To    hostverbs.QPState
+	// DestQPN and DGID name the peer once the QP is connected (RTR and later).
+	DestQPN uint32
+	DGID    hostverbs.GID
+}
+
+// AsyncEventSent says that an asynchronous event was reported to the guest, or lost because its ring was full.
+type AsyncEventSent struct {
+	Guest
+	Type abi.EventType
+	Info uint32
+	Lost bool
+}
+
+// GuestError says that the guest broke a rule of the device.
+type GuestError struct {
+	Guest
+	Reason GuestErrorReason
+	Err    error
+}
+
+// GuestErrorReason is a closed list: it is a metric label.
+type GuestErrorReason uint8
+
+// Reasons of GuestError.
+const (
+	BadRegister GuestErrorReason = iota
+	BadState                     // a command, doorbell or register write in a state that does not allow it
+	BadDSR
+	BadDoorbell // an object that is not there or is not the context's
+	BadRing     // an index that is not valid
+	BadWQE
+	CQOverflow
+	BadMemory
+)
+
+var guestErrorReasonNames = [...]string{
+	"bad_register", "bad_state", "bad_dsr", "bad_doorbell", "bad_ring", "bad_wqe", "cq_overflow", "bad_memory",
+}
+
+// String returns the reason as the metric label has it.
+func (r GuestErrorReason) String() string {
+	if int(r) < len(guestErrorReasonNames) {
+		return guestErrorReasonNames[r]
+	}
+	return "unknown"
+}
+
+// Counters are a guest's data path counters since its device was made.
+type Counters struct {
+	SendWQEs, RecvWQEs uint64
+	CQEs, CQEErrors    uint64
+	Doorbells          uint64
+	Notifications      uint64
+	DroppedMADs        uint64
+}
