@@ -137,6 +137,9 @@ type QP interface {
 	// RecvPosted says that the receive queue may have new requests: a hint, needed only so that a QP in ERR
 	// flushes them. Owner thread only.
 	RecvPosted()
+	// Fail moves the QP to ERR because the device can no longer serve it, for example after its completion queue
+	// overflowed: work that is posted is flushed, nothing else is completed. Owner thread only.
+	Fail()
 }
 
 // QPHandler is the device's side of a QP. The engine calls it on the owner's thread of the guest, with no lock held.
