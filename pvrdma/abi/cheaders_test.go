@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package abi_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// linuxSourceEnv names a Linux source tree to test against; without it headers.sh makes one.
+const linuxSourceEnv = "PVRDMAD_LINUX_SOURCE"
+
+const (
+	driverDir  = "drivers/infiniband/hw/vmw_pvrdma"
+	uapiDir    = "include/uapi"
+	uapiHeader = "rdma/vmw_pvrdma-abi.h"
+	shimDir    = "testdata/shim"
+)
+
+// abiHeaders are the headers whose every type and constant this package must know.
+var abiHeaders = []string{
+	"vmw_pvrdma-abi.h", "pvrdma_dev_api.h", "pvrdma_ring.h", "pvrdma_verbs.h",
+}
+
+// linuxTree returns the Linux source tree to compare with. One run of headers.sh serves
+// the whole test binary.
+var linuxTree = sync.OnceValues(func() (string, error) {
+	tree := os.Getenv(linuxSourceEnv)
+	if tree == "" {
+		var stderr bytes.Buffer
+		cmd := exec.Command("./headers.sh")
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
+		if err != nil {
+			return "", fmt.Errorf("find the C headers: headers.sh: %w\n%s"+
+				"next: run pvrdma/abi/headers.sh as root, or set %s",
+				err, stderr.String(), linuxSourceEnv)
+		}
+		tree = strings.TrimSpace(string(out))
+	}
+	for _, f := range []string{filepath.Join(driverDir, "pvrdma_dev_api.h"), filepath.Join(driverDir, "pvrdma_cmd.c")} {
+		if _, err := os.Stat(filepath.Join(tree, f)); err != nil {
+			return "", fmt.Errorf("Linux source tree without the pvrdma driver: %w\n"+
+				"next: point %s at a Linux source tree, or unset it", err, linuxSourceEnv)
+		}
+	}
+	return tree, nil
+})
+
+// gcc runs the C compiler over the headers of tree; uapi, if not empty, comes before the
+// system's own user-space headers.
+func gcc(tree, uapi string, args ...string) ([]byte, error) {
+	if _, err := os.Stat("/usr/include/" + uapiHeader); uapi == "" && err != nil {
+		return nil, fmt.Errorf("%w\nnext: apt-get install linux-libc-dev", err)
+	}
+	all := []string{"-Wall", "-Wextra", "-Werror", "-I" + shimDir, "-I" + filepath.Join(tree, driverDir)}
+	if uapi != "" {
+		all = append(all, "-I"+uapi)
+	}
+	cmd := exec.Command("gcc", append(all, args...)...)
+	out, err := cmd.CombinedOutput()
+	if errors.Is(err, exec.ErrNotFound) {
+		return nil, fmt.Errorf("compile the C headers: %w\nnext: apt-get install gcc libc6-dev", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("gcc %s: %w\n%s", strings.Join(cmd.Args[1:], " "), err, out)
+	}
+	return out, nil
+}
+
+// compileLayout compiles the headers with the extra arguments and reads the layout from
+// the object's debug information.
+func compileLayout(dir, tree, uapi string, extra ...string) (*cLayout, error) {
+	obj := filepath.Join(dir, "abi.o")
+	args := append([]string{"-g", "-c", "-fno-eliminate-unused-debug-types", "-o", obj}, extra...)
+	if _, err := gcc(tree, uapi, append(args, "testdata/abi.c")...); err != nil {
+		return nil, err
+	}
+	l, err := readLayout(obj)
+	if err != nil {
+		return nil, err
+	}
+	l.Macros, err = readMacros(dir, tree, uapi)
+	return l, err
+}
+
+// hostLayout is the layout that the machine's own compiler gives the headers.
+var hostLayout = sync.OnceValues(func() (*cLayout, error) {
+	tree, err := linuxTree()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "pvrdma-abi-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	return compileLayout(dir, tree, "")
+})
+
+func mustLayout(t *testing.T) *cLayout {
+	t.Helper()
+	l, err := hostLayout()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
