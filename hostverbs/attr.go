@@ -57,12 +57,6 @@ const (
 	QPDestQPN          AttrMask = 1 << 20
 	QPRateLimit        AttrMask = 1 << 25
 	QPAttrStandardBits AttrMask = 0x1fffff
-	psnMask            uint32   = 0xffffff
-	qpnMask            uint32   = 0xffffff
-	maxTimerCode       uint8    = 31
-	maxRetryCount      uint8    = 7
-	maxMTUCode         MTU      = MTU4096
-	maxRdAtomicPerQP   uint8    = 128
 )
 
 // MTU is enum ib_mtu: a code, not bytes.

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hostverbs
+
+// typeSet is a set of QPType, bit n for type n.
+type typeSet uint16
+
+const (
+	setSMI typeSet = 1 << QPTypeSMI
+	setGSI typeSet = 1 << QPTypeGSI
+	setRC  typeSet = 1 << QPTypeRC
+	setUC  typeSet = 1 << QPTypeUC
+	setUD  typeSet = 1 << QPTypeUD
+	setRaw typeSet = 1 << QPTypeRawPacket
+
+	setConnected = setRC | setUC
+	// setQP01 are the two that the management layer uses: they have a queue key, but no port of their own choice.
+	setQP01     = setSMI | setGSI
+	setDatagram = setUD | setQP01
+	setAll      = setConnected | setDatagram | setRaw
+)
+
+// rule is one arrow of the queue pair's state diagram for some types: an attribute mask must hold all of need, and
+// nothing but need, may and QPStateMask.
+type rule struct {
+	from, to  QPState
+	types     typeSet
+	need, may AttrMask
+}
+
+const (
+	attrsInitConnected = QPPKeyIndex | QPPort | QPAccessFlagsMask
+	attrsInitUD        = QPPKeyIndex | QPPort | QPQKey
+	attrsKeys          = QPPKeyIndex | QPQKey
+
+	attrsRTRUC = QPAV | QPPathMTU | QPDestQPN | QPRQPSN
+	attrsRTRRC = attrsRTRUC | QPMaxDestRdAtomic | QPMinRNRTimer
+	attrsRTSRC = QPTimeout | QPRetryCnt | QPRNRRetry | QPSQPSN | QPMaxQPRdAtomic
+
+	// attrsLive are what a UC queue pair may change while it runs.
+	attrsLive = QPCurState | QPAltPath | QPAccessFlagsMask | QPPathMigState
+
+	attrsSQDUC = QPAV | QPAltPath | QPAccessFlagsMask | QPPKeyIndex | QPPathMigState
+	attrsSQDRC = attrsSQDUC | QPPort | QPTimeout | QPRetryCnt | QPRNRRetry | QPMaxQPRdAtomic | QPMaxDestRdAtomic | QPMinRNRTimer
+)
+
+// rules is the state diagram, without the arrows to RESET and ERR (see lookupRule). It says what the function
+// ib_modify_qp_is_ok of drivers/infiniband/core/verbs.c accepts, for the types that exist here.
+var rules = [...]rule{
+	{from: StateReset, to: StateInit, types: setConnected, need: attrsInitConnected},
+	{from: StateReset, to: StateInit, types: setUD, need: attrsInitUD},
+	{from: StateReset, to: StateInit, types: setQP01, need: attrsKeys},
+	{from: StateReset, to: StateInit, types: setRaw, need: QPPort},
+
+	{from: StateInit, to: StateInit, types: setConnected, may: attrsInitConnected},
+	{from: StateInit, to: StateInit, types: setUD, may: attrsInitUD},
+	{from: StateInit, to: StateInit, types: setQP01, may: attrsKeys},
+	{from: StateInit, to: StateInit, types: setRaw},
+
+	{from: StateInit, to: StateRTR, types: setRC, need: attrsRTRRC, may: QPAltPath | QPAccessFlagsMask | QPPKeyIndex},
+	{from: StateInit, to: StateRTR, types: setUC, need: attrsRTRUC, may: QPAltPath | QPAccessFlagsMask | QPPKeyIndex},
+	{from: StateInit, to: StateRTR, types: setDatagram, may: attrsKeys},
+	{from: StateInit, to: StateRTR, types: setRaw},
+
+	{from: StateRTR, to: StateRTS, types: setRC, need: attrsRTSRC, may: attrsLive | QPMinRNRTimer},
+	{from: StateRTR, to: StateRTS, types: setUC, need: QPSQPSN, may: attrsLive},
+	{from: StateRTR, to: StateRTS, types: setDatagram, need: QPSQPSN, may: QPCurState | QPQKey},
+	{from: StateRTR, to: StateRTS, types: setRaw, may: QPRateLimit},
+
+	{from: StateRTS, to: StateRTS, types: setRC, may: attrsLive | QPMinRNRTimer},
+	{from: StateRTS, to: StateRTS, types: setUC, may: attrsLive},
+	{from: StateRTS, to: StateRTS, types: setDatagram, may: QPCurState | QPQKey},
+	{from: StateRTS, to: StateRTS, types: setRaw, may: QPRateLimit},
+
+	{from: StateRTS, to: StateSQD, types: setConnected | setDatagram, may: QPEnSQDAsyncNotify},
+	{from: StateRTS, to: StateSQD, types: setRaw},
+
+	{from: StateSQD, to: StateRTS, types: setRC, may: attrsLive | QPMinRNRTimer},
+	{from: StateSQD, to: StateRTS, types: setUC, may: attrsLive},
+	{from: StateSQD, to: StateRTS, types: setDatagram, may: QPCurState | QPQKey},
+	{from: StateSQD, to: StateRTS, types: setRaw},
+
+	{from: StateSQD, to: StateSQD, types: setRC, may: attrsSQDRC},
+	{from: StateSQD, to: StateSQD, types: setUC, may: attrsSQDUC},
+	{from: StateSQD, to: StateSQD, types: setDatagram, may: attrsKeys},
+	{from: StateSQD, to: StateSQD, types: setRaw},
+
+	{from: StateSQE, to: StateRTS, types: setRC | setRaw},
+	{from: StateSQE, to: StateRTS, types: setUC, may: QPCurState | QPAccessFlagsMask},
+	{from: StateSQE, to: StateRTS, types: setDatagram, may: QPCurState | QPQKey},
+}
+
+// lookupRule returns the arrow from one state to another for a type of queue pair.
+func lookupRule(typ QPType, from, to QPState) (rule, bool) {
+	set := typeSet(0)
+	if typ <= QPTypeRawPacket {
+		set = 1 << typ & setAll
+	}
+	if set == 0 || from > StateErr {
+		return rule{}, false
+	}
+	// Every state leads to RESET, and every one but RESET to ERR, with nothing but the state.
+	if to == StateReset || (to == StateErr && from != StateReset) {
+		return rule{from: from, to: to, types: set}, true
+	}
+	for i := range rules {
+		r := &rules[i]
+		if r.from == from && r.to == to && r.types&set != 0 {
+			return *r, true
+		}
+	}
+	return rule{}, false
+}
