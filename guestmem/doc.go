@@ -1,4 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package guestmem is the only package that touches guest bytes.
+//
+// A guest's front-end describes the guest's memory as regions: a guest address, a size, and a file that holds
+// the bytes. A [Space] is one guest's set of regions. Bytes are reached in two ways:
+//
+//   - by guest address, through the Space (Read, Write): every access looks the address up. Good for control
+//     structures and for the region that covers all of a guest's memory.
+//   - by offset, through [Pages] (Pin): a page list that was resolved once. Good for rings and registered memory.
+//
+// [Copy] moves bytes between any two of them, also between two guests, with one memory copy.
+//
+// # Faults
+//
+// The front-end can truncate the file behind a mapping at any time; the next access is then a SIGBUS. A fault
+// becomes a *[FaultError] that names the guest whose memory failed, which need not be the guest whose work ran.
+// The methods of Space, and Copy, CopyIn and CopyOut, guard themselves. The methods of Pages do not: their caller
+// has deferred [Domain.Recover] and has called [PrepareGoroutine] once, so that one guard serves a whole visit.
+// Guarded code must not start goroutines that touch guest memory: a fault there ends the process.
+//
+// # Revocation
+//
+// Space.Unmap, UnmapAll, SetEnabled(false) and Close return only when the memory is no longer reached. Accesses
+// through a Space may run on any goroutine and are waited for here. Accesses through Pages run on the thread that
+// the barrier waits for (Space.SetBarrier), so that they need no lock and no counter of their own.
+//
+// # What it may not do
+//
+// It imports nothing of the project and knows no device: no page directories, no keys, no rings. It interprets no
+// byte of guest memory. Apart from the files named *_unsafe.go it is ordinary Go.
 package guestmem
+
+// PageSize is the size in bytes of a guest page: the page of the device and of x86, whatever the host's page is.
+const PageSize = 4096
+
+// Limits. They bound what one front-end can make this process hold.
+const (
+	// MaxRegions is the most regions of a Space: vfio-user's default max_dma_maps, which QEMU does not exceed.
+	MaxRegions = 65535
+	// MaxPinPages is the most pages of one Pin: a pvrdma page directory has 512 tables of 512 entries.
+	MaxPinPages = 512 * 512
+	// maxFiles is the most files that a Space has mapped, idle ones included: QEMU has at most 512 memory slots.
+	maxFiles = 512
+	// maxDomainFiles is the most mappings of a Domain: a quarter of the kernel's default vm.max_map_count (65,530),
+	// since a Go program that runs out of mappings dies.
+	maxDomainFiles = 16384
+	// maxSpaceBytes is the most address space of the host that a Space takes, and maxDomainBytes all Spaces
+	// together: half of the 128 TiB that a process has, because sparse files cost a front-end nothing.
+	maxSpaceBytes  = 8 << 40
+	maxDomainBytes = 64 << 40
+)

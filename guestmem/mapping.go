@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guestmem
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// idleKeep is how long a file stays mapped after its last use. QEMU's firmware phase unmaps and maps the same file
+// dozens of times within milliseconds, and mapping it anew would cost all its page table entries each time.
+const idleKeep = 2 * time.Second
+
+// fileKey names a file: device and inode, and whether the descriptor allows writing. While a mapping exists the
+// kernel does not reuse the inode number.
+type fileKey struct {
+	dev, ino uint64
+	writable bool
+}
+
+// mapping is one file mapped from its start to its end, or a heap slice.
+type mapping struct {
+	space *Space
+	b     []byte
+	base  hostPtr
+	span  uint64 // len(b)
+	key   fileKey
+	heap  bool
+	// canWrite: the host mapping is writable.
+	canWrite bool
+
+	// Guarded by Space.mu.
+	refs      int // regions and page lists that use it
+	idleSince time.Time
+	replaced  bool // the file has grown and was mapped again
+}
+
+// fileSystems that may block an access for as long as somebody else likes: a page fault there would stop every guest
+// of the thread. The numbers are those of statfs(2) and linux/magic.h.
+func remoteFileSystem(kind int64) (string, bool) {
+	switch kind {
+	case 0x65735546:
+		return "FUSE", true
+	case unix.NFS_SUPER_MAGIC:
+		return "NFS", true
+	case unix.SMB_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC:
+		return "SMB", true
+	case unix.V9FS_MAGIC:
+		return "9P", true
+	case unix.CEPH_SUPER_MAGIC:
+		return "Ceph", true
+	case unix.AFS_SUPER_MAGIC:
+		return "AFS", true
+	}
+	return "", false
+}
+
+// fileInfo is what a descriptor says about its file.
+type fileInfo struct {
+	key  fileKey
+	size uint64
+}
+
+// inspect asks the kernel about fd and refuses what cannot be guest memory.
+func inspect(fd int) (fileInfo, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return fileInfo{}, fmt.Errorf("fstat: %w", err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size <= 0 {
+		return fileInfo{}, fmt.Errorf("descriptor is not a file with memory (mode %#o, size %d): %w", st.Mode, st.Size, unix.EINVAL)
+	}
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(fd, &fs); err != nil {
+		return fileInfo{}, fmt.Errorf("fstatfs: %w", err)
+	}
+	if name, remote := remoteFileSystem(int64(fs.Type)); remote {
+		return fileInfo{}, fmt.Errorf("file lies on %s, whose pages may take forever; use memfd, tmpfs, hugetlbfs or a local disk: %w",
+			name, unix.EINVAL)
+	}
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	if err != nil {
+		return fileInfo{}, fmt.Errorf("fcntl: %w", err)
+	}
+	key := fileKey{dev: uint64(st.Dev), ino: st.Ino}
+	switch flags & unix.O_ACCMODE {
+	case unix.O_RDWR:
+		key.writable = true
+	case unix.O_WRONLY:
+		return fileInfo{}, fmt.Errorf("descriptor cannot be read: %w", unix.EACCES)
+	}
+	return fileInfo{key: key, size: uint64(st.Size)}, nil
+}
+
+// mapFile returns the mapping of the file behind fd, holding a reference for the caller. The range must lie in the
+// file. Called with s.ctl held.
+func (s *Space) mapFile(fd int, offset, size uint64, prot Prot) (*mapping, error) {
+	info, err := inspect(fd)
+	if err != nil {
+		return nil, err
+	}
+	if offset > info.size || size > info.size-offset {
+		return nil, fmt.Errorf("file holds %#x bytes, offset %#x + size %#x is beyond: %w", info.size, offset, size, unix.EINVAL)
+	}
+	m := s.reuse(info.key, offset+size)
+	if m == nil {
+		if m, err = s.mapWhole(fd, info); err != nil {
+			return nil, err
+		}
+	}
+	if prot&ProtWrite != 0 && !m.canWrite {
+		s.mu.Lock()
+		s.unref(m)
+		s.mu.Unlock()
+		return nil, fmt.Errorf("%w: %w", errCannotWrite, unix.EACCES)
+	}
+	return m, nil
+}
+
+// reuse takes a reference on the mapping of a file that is mapped already and reaches up to end.
+func (s *Space) reuse(key fileKey, end uint64) *mapping {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.files[key]
+	if m == nil || m.span < end {
+		return nil
+	}
+	m.refs++
+	return m
+}
+
+// mapWhole maps a file and publishes the mapping with one reference. Called with s.ctl held.
+func (s *Space) mapWhole(fd int, info fileInfo) (*mapping, error) {
+	if err := s.room(info.size); err != nil {
+		return nil, err
+	}
+	if err := s.dom.reserve(info.size); err != nil {
+		return nil, err
+	}
+	m := &mapping{space: s, key: info.key, span: info.size, canWrite: info.key.writable, refs: 1}
+	var err error
+	if m.canWrite {
+		m.b, err = mmap(fd, info.size, unix.PROT_READ|unix.PROT_WRITE)
+	}
+	if !m.canWrite || err == unix.EPERM || err == unix.EACCES { // sealed against writing
+		m.canWrite = false
+		m.b, err = mmap(fd, info.size, unix.PROT_READ)
+	}
+	if err != nil {
+		s.dom.unreserve(info.size)
+		return nil, fmt.Errorf("mmap %#x bytes: %w", info.size, err)
+	}
+	// Guest memory has no place in this process's core dumps. An old kernel that refuses is no reason to fail.
+	_ = unix.Madvise(m.b, unix.MADV_DONTDUMP)
+	m.base = ptrTo(m.b)
+	s.dom.add(m)
+
+	s.mu.Lock()
+	if old := s.files[m.key]; old != nil {
+		old.replaced = true
+		s.wakeReaper(old, 0)
+	}
+	s.files[m.key] = m
+	s.maps[m] = struct{}{}
+	s.mappedBytes += m.span
+	s.mu.Unlock()
+	return m, nil
+}
+
+func mmap(fd int, size uint64, prot int) ([]byte, error) {
+	return unix.Mmap(fd, 0, int(size), prot, unix.MAP_SHARED|unix.MAP_NORESERVE)
+}
+
+// room checks the limits of the Space for one more mapping; idle ones give way.
+func (s *Space) room(size uint64) error {
+	for pass := range 2 {
+		s.mu.Lock()
+		files, bytes := len(s.maps), s.mappedBytes
+		s.mu.Unlock()
+		switch {
+		case files < maxFiles && size <= maxSpaceBytes && bytes <= maxSpaceBytes-size:
+			return nil
+		case pass == 0:
+			s.reap(0)
+		case files >= maxFiles:
+			return fmt.Errorf("guest has %d files mapped, limit %d: %w", files, maxFiles, unix.ENOMEM)
+		}
+	}
+	return fmt.Errorf("file of %#x bytes is beyond the limit of %#x bytes of a guest: %w", size, uint64(maxSpaceBytes), unix.ENOMEM)
+}
+
+// unref drops a reference. Called with s.mu held, also by owner threads: so it makes no system call, and a mapping
+// that becomes idle is left to the reaper.
+func (s *Space) unref(m *mapping) {
+	m.refs--
+	if m.refs > 0 {
+		return
+	}
+	if m.heap {
+		delete(s.maps, m)
+		return
+	}
+	m.idleSince = time.Now()
+	wait := idleKeep
+	if s.closed || m.replaced {
+		wait = 0
+	}
+	s.wakeReaper(m, wait)
+}
+
+// wakeReaper makes sure that the reaper runs for an idle mapping. Called with s.mu held.
+func (s *Space) wakeReaper(m *mapping, wait time.Duration) {
+	if m.refs > 0 {
+		return
+	}
+	if s.reaper == nil {
+		s.reaper = time.AfterFunc(wait, func() { s.reap(idleKeep) })
+	} else {
+		s.reaper.Reset(wait)
+	}
+}
+
+// reap unmaps the files that have been idle for keep or longer, or whose mapping was replaced. No access can be
+// under way in them: their regions were unmapped behind the barrier and their page lists released.
+func (s *Space) reap(keep time.Duration) {
+	var victims []*mapping
+	s.mu.Lock()
+	now, next := time.Now(), time.Duration(-1)
+	for m := range s.maps {
+		if m.refs > 0 || m.heap {
+			continue
+		}
+		idle := now.Sub(m.idleSince)
+		if idle < keep && !m.replaced && !s.closed {
+			if left := keep - idle; next < 0 || left < next {
+				next = left
+			}
+			continue
+		}
+		delete(s.maps, m)
+		if s.files[m.key] == m {
+			delete(s.files, m.key)
+		}
+		s.mappedBytes -= m.span
+		victims = append(victims, m)
+	}
+	if next >= 0 && s.reaper != nil {
+		s.reaper.Reset(next)
+	}
+	s.mu.Unlock()
+
+	for _, m := range victims {
+		s.dom.remove(m)
+		if err := unix.Munmap(m.b); err != nil {
+			// The kernel refuses only ranges that are not ours: going on would corrupt other guests.
+			panic(fmt.Sprintf("guestmem: munmap %#x bytes of guest %q: %v", m.span, s.owner, err))
+		}
+	}
+}

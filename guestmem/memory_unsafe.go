@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guestmem
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// hostPtr is an address of this process that holds guest bytes: in a mapping of a guest's file, or in a heap slice.
+// All uses of it are bounds-checked by their caller against the length of the mapping it points into.
+type hostPtr struct{ p unsafe.Pointer }
+
+// ptrTo returns the address of the first byte of b, which must not be empty.
+func ptrTo(b []byte) hostPtr {
+	// SAFETY: SliceData of a non-empty slice is the address of its first element.
+	return hostPtr{unsafe.Pointer(unsafe.SliceData(b))}
+}
+
+// addr is the address as a number, to compare with a faulting address.
+func (h hostPtr) addr() uintptr { return uintptr(h.p) }
+
+// add returns the address n bytes further on.
+func (h hostPtr) add(n uint64) hostPtr {
+	// SAFETY: the caller has checked that n lies inside the mapping h points into.
+	return hostPtr{unsafe.Add(h.p, n)}
+}
+
+// bytes returns the n bytes at h.
+func (h hostPtr) bytes(n uint64) []byte {
+	// SAFETY: the caller has checked that n bytes from h on lie inside the mapping. The slice never leaves this package.
+	return unsafe.Slice((*byte)(h.p), n)
+}
+
+// move copies n bytes. The ranges may overlap.
+func move(dst, src hostPtr, n uint64) { copy(dst.bytes(n), src.bytes(n)) }
+
+func (h hostPtr) load32() uint32 {
+	// SAFETY: the caller has checked bounds and alignment; mappings and their pages are aligned to more than a word.
+	return atomic.LoadUint32((*uint32)(h.p))
+}
+
+func (h hostPtr) store32(v uint32) {
+	// SAFETY: as in load32.
+	atomic.StoreUint32((*uint32)(h.p), v)
+}
+
+func (h hostPtr) swap32(v uint32) uint32 {
+	// SAFETY: as in load32.
+	return atomic.SwapUint32((*uint32)(h.p), v)
+}
+
+func (h hostPtr) load64() uint64 {
+	// SAFETY: as in load32, with 8 bytes.
+	return atomic.LoadUint64((*uint64)(h.p))
+}
+
+func (h hostPtr) store64(v uint64) {
+	// SAFETY: as in load64.
+	atomic.StoreUint64((*uint64)(h.p), v)
+}
+
+func (h hostPtr) cas64(old, val uint64) bool {
+	// SAFETY: as in load64.
+	return atomic.CompareAndSwapUint64((*uint64)(h.p), old, val)
+}

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guestmem
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// Pages is a list of guest pages that was resolved once, addressed by offset from its first byte.
+//
+// Its methods run on the thread that the Space's barrier waits for. They are not guarded: a memory fault in them is
+// a panic for Domain.Recover. They allocate only to report an error. Offsets are in bytes.
+type Pages struct {
+	space  *Space
+	length uint64
+	prot   Prot
+	// revoked is set by Unmap, read by every access.
+	revoked atomic.Bool
+
+	// One of three forms; which one is fixed at Pin.
+	one  hostPtr // all pages adjacent, when runs and flat are empty
+	runs []run   // several pages per run on average
+	flat []loc   // one entry per page, when most runs are one page
+
+	bases []hostPtr // start of each mapping that a loc names
+	nruns int
+
+	// For the Space's bookkeeping; guarded by Space.mu.
+	nodes    []pinNode
+	maps     []*mapping
+	released bool
+}
+
+// loc says where a page is: the number of a mapping in the upper 16 bits (maxFiles fits), an offset in it below
+// (maxSpaceBytes fits). It holds no pointer, so that the garbage collector does not look into page lists.
+type loc uint64
+
+const locShift = 48
+
+// run is a number of pages adjacent in one mapping; it ends where the next one begins.
+type run struct {
+	start uint64 // offset in the Pages
+	at    loc
+}
+
+// pinNode ties a page list to one region that it uses, in the region's list.
+type pinNode struct {
+	p          *Pages
+	r          *region // nil once unlinked
+	prev, next *pinNode
+}
+
+// Pin resolves a list of page-aligned guest addresses for accesses that prot allows. A page may occur more than once.
+// The list stays valid until a region it uses is unmapped; Release gives it back.
+//
+// Errors: EINVAL for no pages or more than MaxPinPages; EFAULT for an address that is misaligned, not mapped, without
+// memory, or that does not allow prot.
+func (s *Space) Pin(pages []uint64, prot Prot) (*Pages, error) {
+	if len(pages) == 0 || len(pages) > MaxPinPages {
+		return nil, s.errf("pin %d pages (1 to %d allowed): %w", len(pages), MaxPinPages, unix.EINVAL)
+	}
+	v := s.enter()
+	defer v.leave()
+	l := lister{space: s, tab: v.tab, prot: prot}
+	locs, err := l.resolve(pages)
+	if err != nil {
+		return nil, err
+	}
+	p := &Pages{space: s, prot: prot, length: uint64(len(pages)) * PageSize}
+	p.setForm(locs, l.maps)
+	if err := s.link(p, &l); err != nil {
+		return nil, s.errf("pin %d pages: %w", len(pages), err)
+	}
+	return p, nil
+}
+
+// setForm chooses the smallest form for the list.
+func (p *Pages) setForm(locs []loc, maps []*mapping) {
+	for _, m := range maps {
+		p.bases = append(p.bases, m.base)
+	}
+	p.nruns = 1
+	for i := 1; i < len(locs); i++ {
+		if locs[i] != locs[i-1]+PageSize {
+			p.nruns++
+		}
+	}
+	switch {
+	case p.nruns == 1:
+		p.one = p.host(locs[0])
+	case p.nruns > len(locs)/2:
+		p.flat = locs
+	default:
+		p.runs = make([]run, 0, p.nruns)
+		for i, l := range locs {
+			if i == 0 || l != locs[i-1]+PageSize {
+				p.runs = append(p.runs, run{uint64(i) * PageSize, l})
+			}
+		}
+	}
+}
+
+// host returns the host address of a loc.
+func (p *Pages) host(l loc) hostPtr {
+	return p.bases[l>>locShift].add(uint64(l & (1<<locShift - 1)))
+}
+
+// lister resolves a page list. It remembers the regions and mappings met.
+type lister struct {
+	space *Space
+	tab   *table
+	prot  Prot
+
+	regions []*region
+	maps    []*mapping
+	// known maps a region to its mapping's number once there are too many regions to look through.
+	known map[*region]int
+}
+
+// resolve translates every page.
+func (l *lister) resolve(pages []uint64) ([]loc, error) {
+	locs := make([]loc, len(pages))
+	var r *region
+	var base loc
+	for i, a := range pages {
+		if a%PageSize != 0 {
+			return nil, l.space.errf("pin page %d of %d at %#x: %w", i, len(pages), a, errUnaligned)
+		}
+		if r == nil || a-r.addr >= r.size {
+			r = l.tab.find(a)
+			if err := usable(r, l.prot); err != nil {
+				return nil, l.space.errf("pin page %d of %d at %#x: %w", i, len(pages), a, err)
+			}
+			base = loc(l.number(r)) << locShift
+		}
+		locs[i] = base | loc(r.off+(a-r.addr))
+	}
+	return locs, nil
+}
+
+// usable checks that a region (nil: none) allows prot.
+func usable(r *region, prot Prot) error {
+	switch {
+	case r == nil:
+		return errHole
+	case r.m == nil:
+		return errNoFile
+	case prot&^r.prot != 0:
+		return errProt
+	}
+	return nil
+}
+
+// number notes a region and returns the number of its mapping.
+func (l *lister) number(r *region) int {
+	const few = 16
+	if l.known != nil {
+		if n, ok := l.known[r]; ok {
+			return n
+		}
+	} else if slices.Contains(l.regions, r) {
+		return slices.Index(l.maps, r.m)
+	}
+	n := slices.Index(l.maps, r.m) // at most maxFiles, once per region
+	if n < 0 {
+		n = len(l.maps)
+		l.maps = append(l.maps, r.m)
+	}
+	l.regions = append(l.regions, r)
+	if l.known != nil {
+		l.known[r] = n
+	} else if len(l.regions) > few {
+		l.known = make(map[*region]int, len(l.regions))
+		for _, r := range l.regions {
+			l.known[r] = slices.Index(l.maps, r.m)
+		}
+	}
+	return n
+}
+
+// link enters a page list into the lists of its regions, unless one of them has been unmapped meanwhile.
+func (s *Space) link(p *Pages, l *lister) error {
+	p.nodes = make([]pinNode, len(l.regions))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range l.regions {
+		if r.gone {
+			return fmt.Errorf("region %#x+%#x was unmapped meanwhile: %w", r.addr, r.size, unix.EFAULT)
+		}
+	}
+	for i, r := range l.regions {
+		n := &p.nodes[i]
+		*n = pinNode{p: p, r: r, next: r.pins}
+		if r.pins != nil {
+			r.pins.prev = n
+		}
+		r.pins = n
+	}
+	for _, m := range l.maps {
+		m.refs++
+	}
+	p.maps = l.maps
+	s.pages += int(p.length / PageSize)
+	return nil
+}
+
+// unlink takes a node out of its region's list. Called with Space.mu held.
+func (n *pinNode) unlink() {
+	if n.r == nil {
+		return
+	}
+	if n.prev != nil {
+		n.prev.next = n.next
+	} else {
+		n.r.pins = n.next
+	}
+	if n.next != nil {
+		n.next.prev = n.prev
+	}
+	*n = pinNode{p: n.p}
+}
+
+// revoke marks all page lists that use a region. The lock is given back now and then, because owner threads want it.
+func (s *Space) revoke(r *region) {
+	const batch = 256
+	for more := true; more; {
+		s.mu.Lock()
+		r.gone = true
+		for i := 0; i < batch && r.pins != nil; i++ {
+			n := r.pins
+			n.p.revoked.Store(true)
+			n.unlink()
+		}
+		more = r.pins != nil
+		s.mu.Unlock()
+	}
+}
+
+// Release gives the list back. No access to it is under way or follows; a second Release does nothing. It makes no
+// system call.
+func (p *Pages) Release() {
+	s := p.space
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.released {
+		return
+	}
+	p.released = true
+	p.revoked.Store(true)
+	for i := range p.nodes {
+		p.nodes[i].unlink()
+	}
+	for _, m := range p.maps {
+		s.unref(m)
+	}
+	s.pages -= int(p.length / PageSize)
+	p.one, p.runs, p.flat, p.bases, p.nodes, p.maps = hostPtr{}, nil, nil, nil, nil, nil
+}
+
+// Len is the list's length in bytes.
+func (p *Pages) Len() uint64 { return p.length }
+
+// Runs is the number of pieces that the pages form in this process, adjacent pages merged.
+func (p *Pages) Runs() int { return p.nruns }
+
+// ListBytes is the memory in bytes that the list itself takes, for limits per guest.
+func (p *Pages) ListBytes() uint64 { return uint64(len(p.flat))*8 + uint64(len(p.runs))*16 }
+
+// Space returns the guest that the pages belong to.
+func (p *Pages) Space() *Space { return p.space }
+
+// Revoked says whether a region of the list was unmapped since Pin, or the list released. It then never comes back.
+func (p *Pages) Revoked() bool { return p.revoked.Load() }

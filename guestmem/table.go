@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guestmem
+
+import "sort"
+
+// Prot says what a guest allows the device to do with memory.
+type Prot uint8
+
+// The two permissions, as PROT_READ and PROT_WRITE.
+const (
+	ProtRead  Prot = 1 << 0
+	ProtWrite Prot = 1 << 1
+)
+
+// region is one mapped range of guest addresses. Everything but the pins is written before it is published.
+type region struct {
+	addr, size uint64
+	prot       Prot
+	m          *mapping // nil: known, but without memory
+	off        uint64   // where in m the region begins
+
+	gone bool     // unmapped; guarded by Space.mu
+	pins *pinNode // page lists that use the region; guarded by Space.mu
+}
+
+// last is the region's last address. (Its end may be 2^64.)
+func (r *region) last() uint64 { return r.addr + (r.size - 1) }
+
+// chunkMax is the most regions in one chunk of a table: a change then copies two slices of at most a few kilobytes,
+// where a flat table of 65,535 regions would make half a megabyte of garbage per change.
+const chunkMax = 256
+
+// table is an immutable set of disjoint regions, sorted by address, in sorted chunks none of which is empty.
+type table struct {
+	chunks [][]*region
+	n      int
+}
+
+// chunkOf returns the index of the chunk in which addr would be: the last one that begins at or below it, else 0.
+func (t *table) chunkOf(addr uint64) int {
+	i := sort.Search(len(t.chunks), func(i int) bool { return t.chunks[i][0].addr > addr })
+	return max(i-1, 0)
+}
+
+// after returns the index of the first region in c that begins above addr.
+func after(c []*region, addr uint64) int {
+	lo, hi := 0, len(c)
+	for lo < hi {
+		mid := int(uint(lo+hi) >> 1)
+		if c[mid].addr > addr {
+			hi = mid
+		} else {
+			lo = mid + 1
+		}
+	}
+	return lo
+}
+
+// find returns the region that contains addr, or nil.
+func (t *table) find(addr uint64) *region {
+	if len(t.chunks) == 0 {
+		return nil
+	}
+	c := t.chunks[0]
+	if len(t.chunks) > 1 {
+		c = t.chunks[t.chunkOf(addr)]
+	}
+	i := after(c, addr) - 1
+	if i < 0 || addr-c[i].addr >= c[i].size {
+		return nil
+	}
+	return c[i]
+}
+
+// overlap returns a region that shares an address with [addr, addr+size-1], or nil.
+func (t *table) overlap(addr, size uint64) *region {
+	last := addr + (size - 1)
+	if len(t.chunks) == 0 {
+		return nil
+	}
+	ci := t.chunkOf(last)
+	// The region that begins at or below last is the only one that can reach into the range from below, and the
+	// first candidate from above.
+	i := after(t.chunks[ci], last) - 1
+	if i < 0 || t.chunks[ci][i].last() < addr {
+		return nil
+	}
+	return t.chunks[ci][i]
+}
+
+// insert returns a table with r in it. The caller has checked that r overlaps nothing.
+func (t *table) insert(r *region) *table {
+	if len(t.chunks) == 0 {
+		return &table{chunks: [][]*region{{r}}, n: 1}
+	}
+	ci := t.chunkOf(r.addr)
+	old := t.chunks[ci]
+	i := after(old, r.addr)
+	c := make([]*region, 0, len(old)+1)
+	c = append(append(append(c, old[:i]...), r), old[i:]...)
+	chunks := make([][]*region, 0, len(t.chunks)+1)
+	chunks = append(chunks, t.chunks[:ci]...)
+	if len(c) > chunkMax {
+		half := len(c) / 2
+		chunks = append(chunks, c[:half:half], c[half:])
+	} else {
+		chunks = append(chunks, c)
+	}
+	return &table{chunks: append(chunks, t.chunks[ci+1:]...), n: t.n + 1}
+}
+
+// remove returns a table without r, which is in it.
+func (t *table) remove(r *region) *table {
+	ci := t.chunkOf(r.addr)
+	old := t.chunks[ci]
+	i := after(old, r.addr) - 1
+	c := make([]*region, 0, len(old)-1)
+	c = append(append(c, old[:i]...), old[i+1:]...)
+	chunks := make([][]*region, 0, len(t.chunks))
+	chunks = append(chunks, t.chunks[:ci]...)
+	rest := t.chunks[ci+1:]
+	// Small neighbours are merged, or a front-end could leave thousands of chunks with one region each.
+	if len(rest) > 0 && len(c)+len(rest[0]) <= chunkMax/2 {
+		c = append(c, rest[0]...)
+		rest = rest[1:]
+	}
+	if len(c) > 0 {
+		chunks = append(chunks, c)
+	}
+	return &table{chunks: append(chunks, rest...), n: t.n - 1}
+}
+
+// all calls f for every region in order of address.
+func (t *table) all(f func(*region)) {
+	for _, c := range t.chunks {
+		for _, r := range c {
+			f(r)
+		}
+	}
+}
