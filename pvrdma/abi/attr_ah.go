@@ -50,7 +50,7 @@ const AHAttrSize = 40
 
 // AHAttr is struct pvrdma_ah_attr (pvrdma_verbs.h).
 type AHAttr struct {
-	Grh         GlobalRoute
+	GRH         GlobalRoute
 	DLID        uint16
 	VLANID      uint16 // never set by Linux
 	SL          uint8
@@ -76,7 +76,7 @@ func (x *AHAttr) Encode(b []byte) {
 }
 
 func (x *AHAttr) decode(p *[AHAttrSize]byte) {
-	x.Grh.decode((*[GlobalRouteSize]byte)(p[0:24]))
+	x.GRH.decode((*[GlobalRouteSize]byte)(p[0:24]))
 	x.DLID = get16(p[24:26])
 	x.VLANID = get16(p[26:28])
 	x.SL = p[28]
@@ -88,7 +88,7 @@ func (x *AHAttr) decode(p *[AHAttrSize]byte) {
 }
 
 func (x *AHAttr) encode(p *[AHAttrSize]byte) {
-	x.Grh.encode((*[GlobalRouteSize]byte)(p[0:24]))
+	x.GRH.encode((*[GlobalRouteSize]byte)(p[0:24]))
 	put16(p[24:26], x.DLID)
 	put16(p[26:28], x.VLANID)
 	p[28] = x.SL

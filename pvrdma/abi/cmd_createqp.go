@@ -168,4 +168,5 @@ func (x *CmdCreateQPRespV2) Encode(b []byte) {
 	put32(p[32:36], x.MaxSendSGE)
 	put32(p[36:40], x.MaxRecvSGE)
 	put32(p[40:44], x.MaxInlineData)
+	clear(p[44:48]) // the compiler's padding; 32-bit guests end before it
 }

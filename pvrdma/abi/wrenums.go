@@ -23,7 +23,7 @@ const (
 	WRMaskedAtomicCmpAndSwp   WROpcode = 12
 	WRMaskedAtomicFetchAndAdd WROpcode = 13
 	WRBindMW                  WROpcode = 14
-	WRRegSIGMR                WROpcode = 15
+	WRRegSigMR                WROpcode = 15
 	WRError                   WROpcode = 16
 )
 
