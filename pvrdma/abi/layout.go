@@ -49,8 +49,8 @@ func (m MTU) Bytes() uint32 {
 // QPMaskAll has all bits of QPAttrMask that Linux sends.
 const QPMaskAll = QPMaskMax<<1 - 1
 
-// AVSrcPathBitsGRH is the bit of AV.SrcPathBits that Linux always sets.
-const AVSrcPathBitsGRH = 0x80
+// AVSrcPathBitsSet is the bit of AV.SrcPathBits that Linux always sets.
+const AVSrcPathBitsSet = 0x80
 
 // PDHandle returns the handle of the protection domain, 24 bits of PortPD.
 func (x *AV) PDHandle() uint32 { return x.PortPD & 0xffffff }

@@ -8,7 +8,7 @@ package abi
 const (
 	PageSize        = 4096 // bytes, whatever the guest's own page size
 	PDirEntries     = 512  // entries in a directory or table page
-	PDirEntSize     = 8    // bytes
+	PDirEntrySize   = 8    // bytes
 	PDirShift       = 18   // reserved for a second directory page; never used
 	PTableShift     = 9
 	MaxPages        = PDirEntries * PDirEntries // data pages: PVRDMA_PAGE_DIR_MAX_PAGES
@@ -23,4 +23,4 @@ func PDirTable(i uint32) uint32 { return i >> PTableShift & (PDirEntries - 1) }
 func PDirPage(i uint32) uint32 { return i & (PDirEntries - 1) }
 
 // PDirTables returns the number of table pages for n data pages, 1 to MaxPages.
-func PDirTables(n uint32) uint32 { return (n + PDirEntries - 1) / PDirEntries }
+func PDirTables(n uint32) uint32 { return PDirTable(n-1) + 1 }

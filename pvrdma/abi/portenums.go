@@ -79,12 +79,12 @@ const (
 	PortCapTrapSup              PortCapFlags = 1 << 3
 	PortCapOptIpdSup            PortCapFlags = 1 << 4
 	PortCapAutoMigrSup          PortCapFlags = 1 << 5
-	PortCapSlMapSup             PortCapFlags = 1 << 6
+	PortCapSLMapSup             PortCapFlags = 1 << 6
 	PortCapMKeyNVRAM            PortCapFlags = 1 << 7
 	PortCapPKeyNVRAM            PortCapFlags = 1 << 8
 	PortCapLEDInfoSup           PortCapFlags = 1 << 9
 	PortCapSMDisabled           PortCapFlags = 1 << 10
-	PortCapSysImageGuidSup      PortCapFlags = 1 << 11
+	PortCapSysImageGUIDSup      PortCapFlags = 1 << 11
 	PortCapPKeySwExtPortTrapSup PortCapFlags = 1 << 12
 	PortCapExtendedSpeedsSup    PortCapFlags = 1 << 14
 	PortCapCMSup                PortCapFlags = 1 << 16
