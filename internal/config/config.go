@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import "time"
+
+// DefaultPath is the file that is read when no flag names another.
+const DefaultPath = "/etc/pvrdmad/pvrdmad.toml"
+
+// DropInDir is the directory beside the main file whose *.toml files describe one guest each.
+const DropInDir = "guests.d"
+
+// SocketDir is where a guest's socket lies unless socket_path says otherwise.
+const SocketDir = "/run/pvrdmad"
+
+// DefaultMetricsListen is where metrics are served when a file does not say otherwise.
+const DefaultMetricsListen = "127.0.0.1:9861"
+
+// MaxGuests bounds the guests of one daemon: each has a socket, an eventfd for each vector and the descriptors of its
+// memory, and 1024 of them fit the usual hard limit of 524,288 descriptors with room.
+const MaxGuests = 1024
+
+// maxFileSize bounds a configuration file in bytes: more than MaxGuests guests with every key set.
+const maxFileSize = 1 << 20
+
+// Config is the daemon's whole configuration.
+type Config struct {
+	// Spin is how long an idle worker looks for new work before it sleeps.
+	Spin Spin `toml:"spin"`
+	// Log is what is logged and how.
+	Log Log `toml:"log"`
+	// Metrics is where metrics and health are served.
+	Metrics Metrics `toml:"metrics"`
+	// Guests are the guests, in the order of the file and then of the drop-ins' names.
+	Guests []Guest `toml:"guest"`
+
+	origin origins
+}
+
+// Log is the table [log].
+type Log struct {
+	Level  LogLevel  `toml:"level"`
+	Format LogFormat `toml:"format"`
+}
+
+// Metrics is the table [metrics].
+type Metrics struct {
+	Listen Listen `toml:"listen"`
+}
+
+// Guest is one guest: an entry of [[guest]], a drop-in file, or the flags of a single guest.
+type Guest struct {
+	// Name identifies the guest in logs, metrics and commands.
+	Name Name `toml:"name"`
+	// SocketPath is the Unix socket at which the guest's virtual machine monitor connects.
+	SocketPath string `toml:"socket_path"`
+	// SocketMode and SocketGroup say who may connect. An empty group is the daemon's own.
+	SocketMode  FileMode `toml:"socket_mode"`
+	SocketGroup string   `toml:"socket_group"`
+	// MAC is the address that node_guid and sys_image_guid are made from.
+	MAC MAC `toml:"mac"`
+	// DeviceVersion is pvrdma's VERSION register: 17 to 20.
+	DeviceVersion uint32 `toml:"device_version"`
+	// RoCE is the GID type that the guest is offered: 1 or 2.
+	RoCE uint32 `toml:"roce"`
+	// Doorbells says whether doorbell pages are mapped or every doorbell is a message.
+	Doorbells Doorbells `toml:"doorbells"`
+	// MaxUAR is the number of doorbell pages; one is the kernel's.
+	MaxUAR uint32 `toml:"max_uar"`
+	// MaxQP, MaxCQ, MaxMR and MaxPD bound the guest's objects.
+	MaxQP uint32 `toml:"max_qp"`
+	MaxCQ uint32 `toml:"max_cq"`
+	MaxMR uint32 `toml:"max_mr"`
+	MaxPD uint32 `toml:"max_pd"`
+	// GIDs are the only addresses that the guest may bind. Empty: any that no other guest holds.
+	GIDs []GID `toml:"gids"`
+	// CQGrace is how long an entry may stay unconsumed in a completion queue that may be armed.
+	CQGrace Duration `toml:"cq_grace"`
+
+	origin origins
+}
+
+// Default returns the configuration that an empty file stands for.
+func Default() Config {
+	return Config{
+		Spin:    Spin{Auto: true},
+		Log:     Log{Level: "info", Format: "text"},
+		Metrics: Metrics{Listen: Listen{Network: "tcp", Address: DefaultMetricsListen}},
+		origin:  origins{},
+	}
+}
+
+// DefaultGuest returns a guest with every key at its default. Name is empty; SocketPath and MAC follow from the name
+// and are filled in after the name is known.
+func DefaultGuest() Guest {
+	return Guest{
+		SocketMode:    0o660,
+		DeviceVersion: 20,
+		RoCE:          2,
+		Doorbells:     DoorbellsPoll,
+		MaxUAR:        512,
+		MaxQP:         4096,
+		MaxCQ:         8192,
+		MaxMR:         65536,
+		MaxPD:         4096,
+		CQGrace:       Duration(20 * time.Microsecond),
+		origin:        origins{},
+	}
+}
+
+// Guest returns the guest with that name.
+func (c *Config) Guest(name string) (*Guest, bool) {
+	for i := range c.Guests {
+		if string(c.Guests[i].Name) == name {
+			return &c.Guests[i], true
+		}
+	}
+	return nil, false
+}
