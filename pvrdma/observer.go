@@ -133,3 +133,14 @@ type Counters struct {
 	Notifications      uint64
 	DroppedMADs        uint64
 }
+
+// Add adds the counters of another device of the same guest.
+func (c *Counters) Add(o Counters) {
+	c.SendWQEs += o.SendWQEs
+	c.RecvWQEs += o.RecvWQEs
+	c.CQEs += o.CQEs
+	c.CQEErrors += o.CQEErrors
+	c.Doorbells += o.Doorbells
+	c.Notifications += o.Notifications
+	c.DroppedMADs += o.DroppedMADs
+}

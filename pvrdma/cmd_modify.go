@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pvrdma
+
+import (
+	"fmt"
+
+	"github.com/pvrdmad/pvrdmad/hostverbs"
+	"github.com/pvrdmad/pvrdmad/pvrdma/abi"
+)
+
+func (d *Device) modifyQP(req *Request, _ *Response) error {
+	var r abi.CmdModifyQPReq
+	if err := r.Decode(req[:]); err != nil {
+		return err
+	}
+	q := d.qps.get(r.QPHandle)
+	if q == nil {
+		return noSuch("queue pair", r.QPHandle)
+	}
+	attr, mask := qpAttrFromGuest(&r.Attrs), hostverbs.AttrMask(r.AttrMask)
+	if err := q.engine.Modify(&attr, mask); err != nil {
+		return fmt.Errorf("queue pair %d: %w", q.handle, err)
+	}
+	if mask&hostverbs.QPStateMask != 0 {
+		d.worker.Do(func() { q.moved(attr.QPState) })
+		d.reportState(q, &attr)
+	}
+	return nil
+}
+
+// moved follows the engine into a new state: RESET forgets the rings' positions, as the guest does; in all others what was
+// posted before may have to be served now. Runs inside Worker.Do.
+func (q *queuePair) moved(to hostverbs.QPState) {
+	if to == hostverbs.StateReset {
+		q.restart()
+		return
+	}
+	q.rung(abi.UARQPSend | abi.UARQPRecv)
+}
+
+// reportState tells the Observer of a new state, with the peer once there is one.
+func (d *Device) reportState(q *queuePair, attr *hostverbs.QPAttr) {
+	e := QPStateChanged{
+		Guest: d.guest(), Handle: q.handle, QPN: q.engine.QPN(), Type: hostverbs.QPType(q.typ), From: q.reported,
+		To: attr.QPState,
+	}
+	if attr.QPState == hostverbs.StateRTR {
+		e.DestQPN, e.DGID = attr.DestQPNum, attr.AHAttr.DGID
+	}
+	q.reported = attr.QPState
+	d.observe(e)
+}
+
+func (d *Device) queryQP(req *Request, resp *Response) error {
+	var r abi.CmdQueryQPReq
+	if err := r.Decode(req[:]); err != nil {
+		return err
+	}
+	q := d.qps.get(r.QPHandle)
+	if q == nil {
+		return noSuch("queue pair", r.QPHandle)
+	}
+	attr, err := q.engine.Query()
+	if err != nil {
+		return fmt.Errorf("queue pair %d: %w", q.handle, err)
+	}
+	a := abi.CmdQueryQPResp{Hdr: ack(abi.CmdQueryQP), Attrs: qpAttrToGuest(&attr)}
+	a.Encode(resp[:])
+	return nil
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pvrdma
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/pvrdmad/pvrdmad/guestmem"
+	"github.com/pvrdmad/pvrdmad/hostverbs"
+	"github.com/pvrdmad/pvrdmad/pvrdma/abi"
+	"golang.org/x/sys/unix"
+)
+
+// protectionDomain is a PD of the guest.
+type protectionDomain struct {
+	handle uint32
+	ctx    *userContext
+	engine hostverbs.PD
+}
+
+// memoryRegion is an MR of the guest.
+type memoryRegion struct {
+	handle uint32
+	pd     *protectionDomain
+	engine hostverbs.MR
+	pages  *guestmem.Pages // nil for the region that covers all memory
+	npages uint32
+}
+
+func (m *memoryRegion) release() {
+	if m.pages != nil {
+		m.pages.Release()
+	}
+}
+
+// context returns the user of the device that a handle names, 0 being the guest kernel.
+func (d *Device) context(handle uint32) (*userContext, error) {
+	if handle == 0 {
+		return d.kernel, nil
+	}
+	if c := d.contexts.get(handle); c != nil {
+		return c, nil
+	}
+	return nil, noSuch("context", handle)
+}
+
+func (d *Device) createUC(req *Request, resp *Response) error {
+	var q abi.CmdCreateUCReq
+	if err := q.Decode(req[:]); err != nil {
+		return err
+	}
+	if err := d.contexts.full(); err != nil {
+		return fmt.Errorf("%d contexts: %w", d.contexts.live, err)
+	}
+	page := q.PFN64 - d.uarPFN
+	if page == 0 || page >= uint64(d.cfg.MaxUAR) {
+		return fmt.Errorf("doorbell page at frame %#x is none of %d from frame %#x on that contexts can have: %w", q.PFN64,
+			d.cfg.MaxUAR, d.uarPFN, unix.EINVAL)
+	}
+	taken := false
+	d.contexts.each(func(c *userContext) { taken = taken || uint64(c.page) == page })
+	if taken {
+		return fmt.Errorf("doorbell page %d belongs to another context: %w", page, unix.EINVAL)
+	}
+	c := &userContext{page: uint32(page)}
+	d.worker.Do(func() {
+		c.handle = d.contexts.add(c)
+		if d.doorbells != nil {
+			d.doorbells.Zero(int(page))
+			d.polled = append(slices.Clone(d.polled), c)
+			d.worker.retune()
+		}
+	})
+	r := abi.CmdCreateUCResp{Hdr: ack(abi.CmdCreateUC), CtxHandle: c.handle}
+	r.Encode(resp[:])
+	return nil
+}
+
+// destroyUC destroys what the process left behind, too: the guest kernel may have given up on a command that then
+// succeeded.
+func (d *Device) destroyUC(req *Request, _ *Response) error {
+	var q abi.CmdDestroyUCReq
+	if err := q.Decode(req[:]); err != nil {
+		return err
+	}
+	c := d.contexts.get(q.CtxHandle)
+	if c == nil {
+		return noSuch("context", q.CtxHandle)
+	}
+	d.worker.Do(func() {
+		d.polled = slices.DeleteFunc(slices.Clone(d.polled), func(x *userContext) bool { return x == c })
+		d.worker.retune()
+	})
+	for len(c.qps) != 0 {
+		if err := d.removeQP(c.qps[0]); err != nil {
+			return err
+		}
+	}
+	for len(c.cqs) != 0 {
+		if err := d.removeCQ(c.cqs[0]); err != nil {
+			return err
+		}
+	}
+	if err := d.removeDomains(c); err != nil {
+		return err
+	}
+	d.worker.Do(func() {
+		d.contexts.remove(c.handle)
+		if d.doorbells != nil {
+			d.doorbells.Zero(int(c.page))
+		}
+	})
+	return nil
+}
+
+// removeDomains destroys the protection domains of a context with their memory regions.
+func (d *Device) removeDomains(c *userContext) error {
+	for _, m := range slices.Clone(d.mrs.slots) {
+		if m != nil && m.pd.ctx == c {
+			if err := d.removeMR(m); err != nil {
+				return err
+			}
+		}
+	}
+	for _, p := range slices.Clone(d.pds.slots) {
+		if p != nil && p.ctx == c {
+			if err := d.removePD(p); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (d *Device) createPD(req *Request, resp *Response) error {
+	var q abi.CmdCreatePDReq
+	if err := q.Decode(req[:]); err != nil {
+		return err
+	}
+	c, err := d.context(q.CtxHandle)
+	if err != nil {
+		return err
+	}
+	if err := d.pds.full(); err != nil {
+		return fmt.Errorf("%d protection domains: %w", d.pds.live, err)
+	}
+	engine, err := d.engine.AllocPD()
+	if err != nil {
+		return err
+	}
+	p := &protectionDomain{ctx: c, engine: engine}
+	d.worker.Do(func() { p.handle = d.pds.add(p) })
+	r := abi.CmdCreatePDResp{Hdr: ack(abi.CmdCreatePD), PDHandle: p.handle}
+	r.Encode(resp[:])
+	return nil
+}
+
+func (d *Device) destroyPD(req *Request, _ *Response) error {
+	var q abi.CmdDestroyPDReq
+	if err := q.Decode(req[:]); err != nil {
+		return err
+	}
+	p := d.pds.get(q.PDHandle)
+	if p == nil {
+		return noSuch("protection domain", q.PDHandle)
+	}
+	return d.removePD(p)
+}
+
+func (d *Device) removePD(p *protectionDomain) error {
+	if err := p.engine.Dealloc(); err != nil {
+		return fmt.Errorf("protection domain %d: %w", p.handle, err)
+	}
+	d.worker.Do(func() { d.pds.remove(p.handle) })
+	return nil
+}

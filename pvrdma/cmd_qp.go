@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pvrdma
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/pvrdmad/pvrdmad/guestmem"
+	"github.com/pvrdmad/pvrdmad/hostverbs"
+	"github.com/pvrdmad/pvrdmad/pvrdma/abi"
+	"github.com/pvrdmad/pvrdmad/ringbuf"
+	"golang.org/x/sys/unix"
+)
+
+func (d *Device) createQP(req *Request, resp *Response) error {
+	var r abi.CmdCreateQPReq
+	if err := r.Decode(req[:]); err != nil {
+		return err
+	}
+	if err := d.qps.full(); err != nil {
+		return fmt.Errorf("%d queue pairs: %w", d.qps.live, err)
+	}
+	q, err := d.newQueuePair(&r)
+	if err != nil {
+		return err
+	}
+	if q.pages, err = d.pinDirectory(r.PDirDMA, uint32(r.TotalChunks), guestmem.ProtRead|guestmem.ProtWrite); err != nil {
+		return fmt.Errorf("queue pair: %w", err)
+	}
+	q.engine, err = d.engine.CreateQP(q.pd.engine, &hostverbs.QPInitAttr{
+		SendCQ: q.sendCQ.engine, RecvCQ: q.recvCQ.engine, Type: hostverbs.QPType(r.QPType), SQSigAll: r.SQSigAll != 0,
+		Cap: hostverbs.QPCap{
+			MaxSendWR: r.MaxSendWR, MaxRecvWR: r.MaxRecvWR, MaxSendSGE: r.MaxSendSGE, MaxRecvSGE: r.MaxRecvSGE,
+		},
+	}, q)
+	if err != nil {
+		q.pages.Release()
+		return err
+	}
+	d.worker.Do(func() {
+		q.handle = d.qps.add(q)
+		q.ctx.qps = append(slices.Clone(q.ctx.qps), q)
+		d.pinned += uint64(r.TotalChunks)
+	})
+	a := abi.CmdCreateQPRespV2{
+		Hdr: ack(abi.CmdCreateQP), QPN: q.engine.QPN(), QPHandle: q.handle, MaxSendWR: r.MaxSendWR,
+		MaxRecvWR: r.MaxRecvWR, MaxSendSGE: r.MaxSendSGE, MaxRecvSGE: r.MaxRecvSGE,
+	}
+	a.Encode(resp[:])
+	return nil
+}
+
+// newQueuePair checks a request for a queue pair. The guest kernel checks nothing of what its users ask for.
+func (d *Device) newQueuePair(r *abi.CmdCreateQPReq) (*queuePair, error) {
+	pd := d.pds.get(r.PDHandle)
+	if pd == nil {
+		return nil, noSuch("protection domain", r.PDHandle)
+	}
+	send, recv := d.cqs.get(r.SendCQHandle), d.cqs.get(r.RecvCQHandle)
+	if send == nil || send.ctx != pd.ctx {
+		return nil, noSuch("completion queue of the context", r.SendCQHandle)
+	}
+	if recv == nil || recv.ctx != pd.ctx {
+		return nil, noSuch("completion queue of the context", r.RecvCQHandle)
+	}
+	switch {
+	case r.QPType == abi.QPTypeRC:
+	case r.QPType == abi.QPTypeGSI && pd.ctx == d.kernel:
+	default:
+		return nil, fmt.Errorf("queue pair of type %v: %w", r.QPType, unix.EOPNOTSUPP)
+	}
+	if r.IsSRQ != 0 {
+		return nil, fmt.Errorf("queue pair with a shared receive queue: %w", unix.EOPNOTSUPP)
+	}
+	if r.MaxInlineData != 0 {
+		return nil, fmt.Errorf("queue pair with %d bytes of inline data, none are offered: %w", r.MaxInlineData,
+			unix.EINVAL)
+	}
+	q := &queuePair{
+		dev: d, ctx: pd.ctx, pd: pd, typ: r.QPType, sendCQ: send, recvCQ: recv, sqAll: r.SQSigAll != 0,
+	}
+	sendStride, ok := abi.SendWQEStride(r.MaxSendSGE)
+	if !ok {
+		return nil, fmt.Errorf("queue pair with %d send elements: %w", r.MaxSendSGE, unix.EINVAL)
+	}
+	recvStride, ok := abi.RecvWQEStride(r.MaxRecvSGE)
+	if !ok {
+		return nil, fmt.Errorf("queue pair with %d receive elements: %w", r.MaxRecvSGE, unix.EINVAL)
+	}
+	if err := d.layOut(&q.sq, "send", r.MaxSendWR, r.MaxSendSGE, sendStride); err != nil {
+		return nil, err
+	}
+	if err := d.layOut(&q.rq, "receive", r.MaxRecvWR, r.MaxRecvSGE, recvStride); err != nil {
+		return nil, err
+	}
+	sendPages, recvPages := abi.WQEPages(r.MaxSendWR, sendStride), abi.WQEPages(r.MaxRecvWR, recvStride)
+	if uint64(r.SendChunks) < sendPages || uint64(r.TotalChunks) < 1+uint64(r.SendChunks)+recvPages {
+		return nil, fmt.Errorf("queue pair in %d pages, %d of them for sends, want 1+%d+%d: %w", r.TotalChunks,
+			r.SendChunks, sendPages, recvPages, unix.EINVAL)
+	}
+	q.sq.base, q.sq.prodAt, q.sq.consAt = abi.PageSize, txProdTail, txConsHead
+	q.rq.base, q.rq.prodAt, q.rq.consAt = abi.PageSize*(1+uint64(r.SendChunks)), rxProdTail, rxConsHead
+	q.pinned = uint32(r.TotalChunks)
+	return q, nil
+}
+
+func (d *Device) layOut(w *workQueue, name string, maxWR, maxSGE, stride uint32) error {
+	ring, err := ringbuf.NewRing(maxWR)
+	if err != nil || maxWR > d.caps.MaxQPWR {
+		return fmt.Errorf("%s queue of %d requests, want a power of two up to %d: %w", name, maxWR, d.caps.MaxQPWR,
+			unix.EINVAL)
+	}
+	if maxSGE > d.caps.MaxSGE {
+		return fmt.Errorf("%s queue with %d elements, the limit is %d: %w", name, maxSGE, d.caps.MaxSGE, unix.EINVAL)
+	}
+	w.ring, w.maxSGE, w.stride = ring, maxSGE, uint64(stride)
+	return nil
+}
+
+func (d *Device) destroyQP(req *Request, _ *Response) error {
+	var r abi.CmdDestroyQPReq
+	if err := r.Decode(req[:]); err != nil {
+		return err
+	}
+	q := d.qps.get(r.QPHandle)
+	if q == nil {
+		return noSuch("queue pair", r.QPHandle)
+	}
+	return d.removeQP(q)
+}
+
+func (d *Device) removeQP(q *queuePair) error {
+	// The table lets go of it first: no doorbell reaches it any more.
+	d.worker.Do(func() {
+		d.qps.remove(q.handle)
+		q.ctx.qps = slices.DeleteFunc(slices.Clone(q.ctx.qps), func(x *queuePair) bool { return x == q })
+		q.dead, q.failing = true, false
+		d.pinned -= uint64(q.pinned)
+	})
+	err := q.engine.Destroy()
+	d.worker.Do(q.release)
+	if err != nil {
+		return fmt.Errorf("queue pair %d: %w", q.handle, err)
+	}
+	d.endOrphan(q.sendCQ)
+	if q.recvCQ != q.sendCQ {
+		d.endOrphan(q.recvCQ)
+	}
+	return nil
+}
+
+// endOrphan ends the engine's side of a completion queue that was destroyed while a queue pair used it. The engine
+// refuses while another one still does.
+func (d *Device) endOrphan(c *completionQueue) {
+	if d.cqs.get(c.handle) != c {
+		_ = c.engine.Destroy()
+	}
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pvrdma
+
+import (
+	"fmt"
+
+	"github.com/pvrdmad/pvrdmad/guestmem"
+	"github.com/pvrdmad/pvrdmad/hostverbs"
+	"github.com/pvrdmad/pvrdmad/pvrdma/abi"
+	"github.com/pvrdmad/pvrdmad/ringbuf"
+	"golang.org/x/sys/unix"
+)
+
+// Offsets of the indices in the first page of an object: struct pvrdma_ring_state (pvrdma_ring.h).
+const (
+	txProdTail = 0
+	txConsHead = 4
+	rxProdTail = 8
+	rxConsHead = 12
+)
+
+var (
+	errCQOverflow = fmt.Errorf("completion queue is full: %w", unix.ENOSPC)
+	errBadIndex   = fmt.Errorf("ring index is not valid: %w", unix.EINVAL)
+)
+
+// armState is what a trapped doorbell asked a completion queue for.
+type armState uint8
+
+const (
+	notArmed armState = iota
+	armedSolicited
+	armedAny
+)
+
+// completionQueue is a ring in guest memory that the worker fills.
+type completionQueue struct {
+	dev    *Device
+	handle uint32
+	ctx    *userContext
+	engine hostverbs.CQ
+	pages  *guestmem.Pages
+	ring   ringbuf.Ring
+
+	// What follows belongs to the worker.
+
+	// prod is our index; the copy in guest memory is for the guest to read. cons is the guest's as last read.
+	prod, cons uint32
+	// dead says that nothing may be written any more: destroyed, overflowed, or its memory is gone.
+	dead bool
+	arm_ armState
+	// pushed counts entries; solicitedAt is its value after the last entry that a solicited arm waits for.
+	pushed, solicitedAt uint64
+	// maybe says that a polled doorbell page had a word for some queue of the context since the last notification.
+	maybe bool
+	// inGrace says that an entry waits since graceFrom, when prod was graceMark, for a program that polls to take it.
+	inGrace   bool
+	graceFrom int64
+	graceMark uint32
+}
+
+// push appends a completion and tells the guest if it asked for that. An error means that the guest's memory failed.
+func (c *completionQueue) push(e *abi.CQE, solicited bool) error {
+	if c.dead {
+		return nil
+	}
+	d := c.dev
+	if c.ring.Full(c.prod, c.cons) {
+		if err := c.readCons(); err != nil {
+			return err
+		}
+		if c.dead {
+			return nil
+		}
+		if c.ring.Full(c.prod, c.cons) {
+			d.violation(CQOverflow, errCQOverflow)
+			c.fail()
+			return nil
+		}
+	}
+	e.Encode(d.cqe[:])
+	if err := c.pages.Write(abi.PageSize+uint64(c.ring.Slot(c.prod))*abi.CQESize, d.cqe[:]); err != nil {
+		return c.lost(err)
+	}
+	c.prod = c.ring.Inc(c.prod)
+	if err := c.pages.Store32(rxProdTail, c.prod); err != nil {
+		return c.lost(err)
+	}
+	c.pushed++
+	if solicited {
+		c.solicitedAt = c.pushed
+	}
+	d.count(&d.statistics.cqes, 1)
+	if c.arm_ == armedAny || (c.arm_ == armedSolicited && solicited) {
+		c.notify()
+	} else if c.maybe && !c.inGrace {
+		c.enterGrace()
+	}
+	return nil
+}
+
+// readCons takes the guest's index. One that is not valid ends the queue.
+func (c *completionQueue) readCons() error {
+	cons, err := c.pages.Load32(rxConsHead)
+	if err != nil {
+		return c.lost(err)
+	}
+	if _, ok := c.ring.Pending(c.prod, cons); !ok {
+		c.dev.violation(BadRing, errBadIndex)
+		c.fail()
+		return nil
+	}
+	c.cons = cons
+	return nil
+}
+
+// unread returns how many entries the guest has not taken, as far as it can be known.
+func (c *completionQueue) unread() uint32 {
+	if c.dead || c.readCons() != nil || c.dead {
+		return 0
+	}
+	n, _ := c.ring.Pending(c.prod, c.cons)
+	return n
+}
+
+// lost handles an error of the queue's memory: the queue is over.
+func (c *completionQueue) lost(err error) error {
+	c.dev.violation(BadMemory, err)
+	c.fail()
+	return err
+}
+
+// fail ends the queue: CQ_ERR to the guest, and its queue pairs go to the error state.
+func (c *completionQueue) fail() {
+	if c.dead {
+		return
+	}
+	c.dead = true
+	c.dev.asyncEvent(abi.EventCQErr, c.handle)
+	c.failQPs()
+}
+
+func (c *completionQueue) failQPs() {
+	for _, q := range c.ctx.qps {
+		if q.sendCQ == c || q.recvCQ == c {
+			q.failLater()
+		}
+	}
+}
+
+// arm serves a doorbell that came by message. The guest may have looked at the queue before the doorbell reached us, so
+// that what lies in it must wake it now.
+func (c *completionQueue) arm(value uint32) {
+	if c.dead {
+		return
+	}
+	unread := uint64(c.unread())
+	switch {
+	case value&abi.UARCQArm != 0:
+		c.arm_ = armedAny
+		if unread != 0 {
+			c.notify()
+		}
+	case value&abi.UARCQArmSol != 0:
+		c.arm_ = max(c.arm_, armedSolicited)
+		if c.solicitedAt != 0 && c.pushed-c.solicitedAt < unread {
+			c.notify()
+		}
+	}
+}
+
+// maybeArm notes that the queue may have been armed through a polled page: a word there cannot say so for certain,
+// because user space writes POLL to it whenever it finds its queue empty, also right after an arm.
+func (c *completionQueue) maybeArm() {
+	if c.dead {
+		return
+	}
+	c.maybe = true
+	if !c.inGrace && c.unread() != 0 {
+		c.enterGrace()
+	}
+}
+
+func (c *completionQueue) enterGrace() {
+	c.inGrace = true
+	c.graceFrom, c.graceMark = c.dev.worker.passTime, c.prod
+	c.dev.graced = append(c.dev.graced, c)
+}
+
+// checkGraced notifies the queues in which an entry has waited for longer than the grace time, and returns when to look
+// again.
+func (d *Device) checkGraced(now int64) (next int64) {
+	kept := d.graced[:0]
+	for _, c := range d.graced {
+		if c.graceOver(now) {
+			c.inGrace = false
+			continue
+		}
+		kept = append(kept, c)
+		next = earlier(next, c.graceFrom+d.grace)
+	}
+	clear(d.graced[len(kept):])
+	d.graced = kept
+	return next
+}
+
+// graceOver reports whether the queue has nothing to wait for any more: all is taken, or the guest was notified.
+func (c *completionQueue) graceOver(now int64) bool {
+	unread := c.unread()
+	if unread == 0 {
+		return true
+	}
+	if now-c.graceFrom < c.dev.grace {
+		return false
+	}
+	if younger, _ := c.ring.Pending(c.prod, c.graceMark); unread > younger {
+		c.notify()
+		return true
+	}
+	c.graceFrom, c.graceMark = now, c.prod
+	return false
+}
+
+// notify interrupts the guest for the queue, once for each arm.
+func (c *completionQueue) notify() {
+	d := c.dev
+	c.arm_, c.maybe = notArmed, false
+	d.count(&d.statistics.notifications, 1)
+	if !d.notifier.CQEvent(c.handle) {
+		d.unflushed = true
+	}
+}
+
+// release lets go of the queue's memory. Runs inside Worker.Do.
+func (c *completionQueue) release() {
+	c.dead = true
+	c.pages.Release()
+}

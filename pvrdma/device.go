@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pvrdma
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/pvrdmad/pvrdmad/guestmem"
+	"github.com/pvrdmad/pvrdmad/hostverbs"
+	"github.com/pvrdmad/pvrdmad/pvrdma/abi"
+	"golang.org/x/sys/unix"
+)
+
+// Notifier carries what a device has to say to its guest. Each door's adapter implements it. CQEvent, AsyncEvent and
+// Flush are called on the worker's thread, Failed on any; none of them blocks.
+type Notifier interface {
+	// CQEvent tells the guest that the completion queue has something for it. It reports false if there is no room;
+	// the adapter keeps the event and Flush delivers it.
+	CQEvent(handle uint32) bool
+	// AsyncEvent tells the guest of an event of an object; false if it was lost.
+	AsyncEvent(typ abi.EventType, info uint32) bool
+	// Flush delivers events kept by CQEvent and reports whether all are delivered.
+	Flush() bool
+	// Failed says that the device cannot go on, because the guest's memory failed or because our own handling of it
+	// did. The adapter resets the device, not on this goroutine.
+	Failed(err error)
+}
+
+// Config describes a device.
+type Config struct {
+	// Name is the guest's name.
+	Name string
+	// MAC is the station address from which the GUIDs are derived.
+	MAC [6]byte
+	// GIDType is the RoCE version of all GIDs.
+	GIDType hostverbs.GIDType
+	// GIDs, if there are any, are the only ones that the guest may bind.
+	GIDs []hostverbs.GID
+	// MaxUAR is the number of doorbell pages, a power of two.
+	MaxUAR uint32
+	// Limits bounds the guest's objects; zero fields mean the engine's limit.
+	Limits hostverbs.Limits
+	// CQGrace is how long a completion may lie unread in a queue whose doorbell is polled before the guest is
+	// interrupted for it. 0 means DefaultCQGrace.
+	CQGrace time.Duration
+}
+
+// DefaultCQGrace is long enough for a program that polls to take its completion, and short against the wake-up that a
+// program which sleeps has to pay anyway.
+const DefaultCQGrace = 20 * time.Microsecond
+
+// Device is one guest's RDMA device. Exec, Activate, Reset and Close are called by one goroutine at a time.
+type Device struct {
+	cfg      Config
+	worker   *Worker
+	provider hostverbs.Provider
+	mem      *guestmem.Space
+	notifier Notifier
+	observer Observer
+	caps     abi.DeviceCaps
+	grace    int64
+
+	// doorbells are the pages that the guest writes without a message, nil if every doorbell is a message.
+	doorbells *guestmem.SharedPages
+	trapped   trappedDoorbells
+
+	// What follows is written inside Worker.Do and read by the worker and by the command goroutine.
+
+	engine   hostverbs.Context // nil while the device is not active
+	uarPFN   uint64
+	kernel   *userContext
+	contexts table[userContext]
+	pds      table[protectionDomain]
+	mrs      table[memoryRegion]
+	cqs      table[completionQueue]
+	qps      table[queuePair]
+	// pinned counts pages of objects that are registered now.
+	pinned uint64
+	// polled are the contexts whose doorbell pages are looked at, in no order.
+	polled []*userContext
+
+	// What follows belongs to the worker.
+
+	failed            bool
+	ready, spareReady []*queuePair // queue pairs with work that waits for a turn
+	graced            []*completionQueue
+	unflushed         bool // Notifier.CQEvent had no room
+	sends             [sendBatch]hostverbs.SendWR
+	wqe               [maxWQESize]byte
+	cqe               [abi.CQESize]byte
+	statistics        deviceCounters
+}
+
+// deviceCounters has one writer, the worker.
+type deviceCounters struct {
+	sendWQEs, recvWQEs, cqes, cqeErrors, doorbells, notifications atomic.Uint64
+}
+
+// NewDevice makes a device for the guest whose memory is mem. doorbells is nil if every doorbell comes by Doorbell.
+func (w *Worker) NewDevice(cfg Config, mem *guestmem.Space, doorbells *guestmem.SharedPages, n Notifier,
+	o Observer,
+) (*Device, error) {
+	if cfg.MaxUAR < 2 || cfg.MaxUAR&(cfg.MaxUAR-1) != 0 {
+		return nil, fmt.Errorf("make device of %s with %d doorbell pages, want a power of two from 2 on: %w", cfg.Name,
+			cfg.MaxUAR, unix.EINVAL)
+	}
+	d := &Device{
+		cfg: cfg, worker: w, provider: w.provider, mem: mem, notifier: n, observer: o, doorbells: doorbells,
+		grace: cfg.CQGrace.Nanoseconds(),
+	}
+	if d.grace == 0 {
+		d.grace = DefaultCQGrace.Nanoseconds()
+	}
+	d.caps = d.capabilities()
+	d.clearTables()
+	return d, nil
+}
+
+// Caps returns what the device tells its driver.
+func (d *Device) Caps() abi.DeviceCaps { return d.caps }
+
+// Counters returns the data path counters. Any goroutine.
+func (d *Device) Counters() Counters {
+	s := &d.statistics
+	return Counters{
+		SendWQEs: s.sendWQEs.Load(), RecvWQEs: s.recvWQEs.Load(), CQEs: s.cqes.Load(), CQEErrors: s.cqeErrors.Load(),
+		Doorbells: s.doorbells.Load(), Notifications: s.notifications.Load(),
+	}
+}
+
+// Activate switches the device on. uarPFN is the page frame at which the guest sees doorbell page 0.
+func (d *Device) Activate(uarPFN uint64) error {
+	if d.engine != nil {
+		return nil
+	}
+	engine, err := d.worker.poller.OpenContext(hostverbs.ContextConfig{
+		Guest: d.cfg.Name, GIDTableLen: gidTableLen, Limits: d.cfg.Limits,
+	})
+	if err != nil {
+		return fmt.Errorf("activate device of %s: %w", d.cfg.Name, err)
+	}
+	d.worker.Do(func() {
+		d.engine, d.uarPFN, d.failed = engine, uarPFN, false
+		d.worker.addDevice(d)
+	})
+	return nil
+}
+
+// Active reports whether the device is switched on.
+func (d *Device) Active() bool { return d.engine != nil }
+
+// Reset takes the device back to the state before Activate. When it returns, nothing reads or writes the guest's memory
+// on the device's behalf.
+func (d *Device) Reset() error {
+	engine := d.engine
+	if engine == nil {
+		return nil
+	}
+	d.worker.Do(func() {
+		d.worker.removeDevice(d)
+		d.engine = nil
+		d.dropDoorbells()
+	})
+	err := engine.Close()
+	d.worker.Do(d.releaseAll)
+	return err
+}
+
+// releaseAll forgets all objects. The engine has let go of them. Runs inside Worker.Do.
+func (d *Device) releaseAll() {
+	d.mrs.each(func(m *memoryRegion) { m.release() })
+	d.qps.each(func(q *queuePair) { q.release() })
+	d.cqs.each(func(c *completionQueue) { c.release() })
+	d.clearTables()
+}
+
+func (d *Device) clearTables() {
+	d.kernel = &userContext{}
+	d.contexts = newTable[userContext](firstHandle, d.caps.MaxUAR-1)
+	d.pds = newTable[protectionDomain](firstHandle, d.caps.MaxPD)
+	d.mrs = newTable[memoryRegion](firstHandle, d.caps.MaxMR)
+	// CQ and QP handles stay below the capability, because the driver indexes its tables with them.
+	d.cqs = newTable[completionQueue](firstHandle, d.caps.MaxCQ-firstHandle)
+	d.qps = newTable[queuePair](firstHandle, d.caps.MaxQP-firstHandle)
+	d.pinned, d.polled = 0, nil
+	d.ready, d.graced, d.unflushed = nil, nil, false
+}
+
+// firstHandle keeps 0 free: user space takes a QP handle of 0 for none, and context 0 is the guest kernel.
+const firstHandle = 1
+
+// Close ends the device.
+func (d *Device) Close() error { return d.Reset() }
+
+// fail takes the device out of the worker's round until it is reset. Worker thread.
+func (d *Device) fail(err error) {
+	if d.failed {
+		return
+	}
+	d.failed = true
+	d.notifier.Failed(fmt.Errorf("device of %s: %w", d.cfg.Name, err))
+}
+
+func (d *Device) observe(e Event) {
+	if d.observer != nil {
+		d.observer.Observe(e)
+	}
+}
+
+func (d *Device) guest() Guest { return Guest{Name: d.cfg.Name} }
+
+// violation reports that the guest broke a rule. err is a value made once where the data path calls it.
+func (d *Device) violation(r GuestErrorReason, err error) {
+	d.observe(GuestError{Guest: d.guest(), Reason: r, Err: err})
+}
+
+// asyncEvent tells the guest of an event. Worker thread.
+func (d *Device) asyncEvent(typ abi.EventType, info uint32) {
+	sent := d.notifier.AsyncEvent(typ, info)
+	d.observe(AsyncEventSent{Guest: d.guest(), Type: typ, Info: info, Lost: !sent})
+}

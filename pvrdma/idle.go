@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pvrdma
+
+import (
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Idle steps. A pass over 100 user pages takes a few microseconds, so that one a millisecond costs well below 1 % of a
+// core; more pages make a pass longer and the step with it.
+const (
+	firstIdleStep   = int64(20 * time.Microsecond)
+	shortestMaxStep = int64(time.Millisecond)
+	longestMaxStep  = int64(20 * time.Millisecond)
+	stepPerPage     = int64(40 * time.Microsecond)
+	// forever is how long a worker sleeps that has nothing to poll: a wake-up ends it.
+	forever = int64(time.Hour)
+)
+
+// maxIdleStep returns the longest sleep in nanoseconds when pages user pages are polled.
+func maxIdleStep(pages int) int64 {
+	if pages == 0 {
+		return forever
+	}
+	return min(max(int64(pages)*stepPerPage-(100*stepPerPage-shortestMaxStep), shortestMaxStep), longestMaxStep)
+}
+
+// Values of idler.state.
+const (
+	awake    uint32 = iota
+	sleeping        // in a futex wait, or about to be
+	woken           // somebody called wake since the pass began
+)
+
+// idler decides when the worker's thread spins, sleeps and wakes.
+type idler struct {
+	// spin is how long to poll without work before sleeping, nanoseconds. Constant.
+	spin int64
+	// lastWork and nextStep belong to the worker.
+	lastWork, nextStep int64
+	// state is written by the worker and by wakers; see the constants.
+	state atomic.Uint32
+}
+
+// prepareThread makes sleeps of the worker's thread as exact as the kernel can: the default slack of 50 us is more than
+// the first idle step.
+func (i *idler) prepareThread() {
+	// A failure leaves the default slack, which costs latency and nothing else.
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
+}
+
+// beginPass starts a look at all sources of work: what is rung after it ends the sleep that may follow.
+func (i *idler) beginPass() { i.state.Store(awake) }
+
+// worked notes that the pass found something.
+func (i *idler) worked(now int64) {
+	i.lastWork = now
+	i.nextStep = firstIdleStep
+}
+
+// step idles after a pass without work: until next (0: never) at the latest, for at most maxSleep.
+func (i *idler) step(now, next, maxSleep int64) {
+	if now-i.lastWork < i.spin {
+		return
+	}
+	sleep := max(i.nextStep, firstIdleStep)
+	i.nextStep = min(sleep*2, maxSleep)
+	if maxSleep >= forever && i.nextStep > longestMaxStep {
+		i.nextStep = forever
+	}
+	if next != 0 {
+		sleep = min(sleep, next-now)
+	}
+	if sleep <= 0 || !i.state.CompareAndSwap(awake, sleeping) {
+		return
+	}
+	futexWait(&i.state, sleeping, sleep)
+}
+
+// wake ends a sleep, or keeps the worker from starting one before it has looked again. Any goroutine.
+func (i *idler) wake() {
+	if i.state.Swap(woken) == sleeping {
+		futexWake(&i.state)
+	}
+}

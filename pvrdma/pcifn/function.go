@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pcifn
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/pvrdmad/pvrdmad/guestmem"
+	"github.com/pvrdmad/pvrdmad/pvrdma"
+	"github.com/pvrdmad/pvrdmad/pvrdma/abi"
+	"github.com/pvrdmad/pvrdmad/vfiouser"
+	"golang.org/x/sys/unix"
+)
+
+// DoorbellMode is how the guest's doorbells reach the device.
+type DoorbellMode uint8
+
+const (
+	// Poll maps the doorbell pages of user contexts into the guest: its stores cost nothing, and the worker polls.
+	Poll DoorbellMode = iota
+	// Trap makes every doorbell a message.
+	Trap
+)
+
+// Config describes a function.
+type Config struct {
+	Device    pvrdma.Config
+	Doorbells DoorbellMode
+	// Worker runs the device's data path.
+	Worker *pvrdma.Worker
+	// Domain holds the memory of the worker's guests.
+	Domain *guestmem.Domain
+	// Observer may be nil.
+	Observer pvrdma.Observer
+}
+
+// Function is a guest's place for a device. It outlives the guest's connections: Open makes a fresh device for each.
+type Function struct {
+	cfg    Config
+	device atomic.Pointer[pvrdma.Device]
+	// past counts for devices of connections that are over. Guarded by mu.
+	mu   sync.Mutex
+	past pvrdma.Counters
+}
+
+// New returns a function.
+func New(cfg Config) (*Function, error) {
+	if cfg.Worker == nil || cfg.Domain == nil {
+		return nil, fmt.Errorf("make pci function of %s without worker or domain: %w", cfg.Device.Name, unix.EINVAL)
+	}
+	return &Function{cfg: cfg}, nil
+}
+
+// Counters returns the guest's data path counters over all its connections. Any goroutine.
+func (f *Function) Counters() pvrdma.Counters {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := f.past
+	if d := f.device.Load(); d != nil {
+		c.Add(d.Counters())
+	}
+	return c
+}
+
+// Attached reports whether a client is connected.
+func (f *Function) Attached() bool { return f.device.Load() != nil }
+
+// Open makes the device for a client. It is vfiouser.Config.Open.
+func (f *Function) Open(s *vfiouser.Session) (vfiouser.Device, error) {
+	return f.open(func(vector abi.IntrVector) { s.Trigger(vfiouser.IRQMSIX, uint32(vector)) })
+}
+
+func (f *Function) open(interrupt func(abi.IntrVector)) (*session, error) {
+	s := &session{fn: f, cfg: f.cfg, interrupt: interrupt, observer: f.cfg.Observer}
+	s.mem = f.cfg.Domain.NewSpace(f.cfg.Device.Name)
+	s.mem.SetBarrier(func() { f.cfg.Worker.Do(func() {}) })
+	// DMA is off until the driver makes the function a bus master.
+	s.mem.SetEnabled(false)
+	s.config = newConfigSpace(barSizes(f.cfg.Device.MaxUAR))
+	if f.cfg.Doorbells == Poll {
+		pages, err := guestmem.NewSharedPages("pvrdma-uar-"+f.cfg.Device.Name, int(f.cfg.Device.MaxUAR))
+		if err != nil {
+			_ = s.mem.Close()
+			return nil, fmt.Errorf("open function of %s: %w", f.cfg.Device.Name, err)
+		}
+		s.doorbells = pages
+	}
+	s.events.init(s)
+	dev, err := f.cfg.Worker.NewDevice(f.cfg.Device, s.mem, s.doorbells, &s.events, f.cfg.Observer)
+	if err != nil {
+		s.free()
+		return nil, err
+	}
+	s.dev = dev
+	s.regs.power(f.cfg.Device.MAC)
+	f.device.Store(dev)
+	return s, nil
+}
+
+// session is a function while a client is connected. The client's goroutine calls it, and so does the goroutine that
+// handles a failure of the guest; mu keeps them apart.
+type session struct {
+	fn        *Function
+	cfg       Config
+	observer  pvrdma.Observer
+	interrupt func(abi.IntrVector)
+	mem       *guestmem.Space
+	doorbells *guestmem.SharedPages
+	dev       *pvrdma.Device
+	events    eventRings
+	failures  sync.WaitGroup
+
+	mu     sync.Mutex
+	config configSpace // guarded by mu, like all below
+	regs   registers
+	dsr    loadedDSR
+	// request is a copied command, which waits for Replied if requested is set; rung is a doorbell that waits for it.
+	request   pvrdma.Request
+	response  pvrdma.Response
+	requested bool
+	rung      rungDoorbell
+	closed    bool
+}
+
+var _ vfiouser.Device = (*session)(nil)
+
+func (s *session) name() string { return s.cfg.Device.Name }
+
+func (s *session) violation(r pvrdma.GuestErrorReason, err error) {
+	if s.observer != nil {
+		s.observer.Observe(pvrdma.GuestError{Guest: pvrdma.Guest{Name: s.name()}, Reason: r, Err: err})
+	}
+}
+
+// toIdle takes the device back to its state after power-on, except for the registers. When it returns, nothing touches the
+// guest's memory any more.
+func (s *session) toIdle(cause pvrdma.ResetCause, why error) {
+	was := s.dev.Active()
+	err := s.dev.Reset()
+	s.events.stop(s.cfg.Worker)
+	s.dsr = loadedDSR{}
+	s.requested, s.rung.valid = false, false
+	if err == nil {
+		err = why
+	}
+	if was && s.observer != nil {
+		s.observer.Observe(pvrdma.WasReset{Guest: pvrdma.Guest{Name: s.name()}, Cause: cause, Err: err})
+	}
+}
+
+// Reset implements vfiouser.Device.
+func (s *session) Reset() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.toIdle(pvrdma.ResetByVMM, nil)
+	s.regs.power(s.cfg.Device.MAC)
+	s.config = newConfigSpace(barSizes(s.cfg.Device.MaxUAR))
+	s.mem.SetEnabled(false)
+	return nil
+}
+
+// Close implements vfiouser.Device.
+func (s *session) Close() {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return
+	}
+	s.closed = true
+	s.toIdle(pvrdma.ResetByDisconnect, nil)
+	s.mu.Unlock()
+	s.failures.Wait()
+	s.fn.detach(s.dev)
+	s.free()
+}
+
+func (f *Function) detach(d *pvrdma.Device) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.past.Add(d.Counters())
+	f.device.Store(nil)
+}
+
+func (s *session) free() {
+	_ = s.mem.Close()
+	if s.doorbells != nil {
+		_ = s.doorbells.Close()
+	}
+}
+
+// failed handles a device that cannot go on. The guest is told by an event, if its memory still takes one, and finds the
+// device as after a reset.
+func (s *session) failed(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || !s.dev.Active() {
+		return
+	}
+	s.toIdle(pvrdma.ResetByFault, err)
+	s.regs.err = uint32(unix.EIO)
+}
+
+// MapDMA implements vfiouser.Device.
+func (s *session) MapDMA(m vfiouser.DMAMap) error {
+	var prot guestmem.Prot
+	if m.Flags&vfiouser.DMARead != 0 {
+		prot |= guestmem.ProtRead
+	}
+	if m.Flags&vfiouser.DMAWrite != 0 {
+		prot |= guestmem.ProtWrite
+	}
+	return s.mem.Map(m.Addr, m.Size, m.FD, m.Offset, prot)
+}
+
+// UnmapDMA implements vfiouser.Device.
+func (s *session) UnmapDMA(addr, size uint64) error { return s.mem.Unmap(addr, size) }
+
+// UnmapAllDMA implements vfiouser.Device.
+func (s *session) UnmapAllDMA() error {
+	s.mem.UnmapAll()
+	return nil
+}

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pvrdma
+
+import (
+	"errors"
+
+	"github.com/pvrdmad/pvrdmad/guestmem"
+	"github.com/pvrdmad/pvrdmad/hostverbs"
+	"github.com/pvrdmad/pvrdmad/pvrdma/abi"
+	"github.com/pvrdmad/pvrdmad/ringbuf"
+)
+
+const (
+	// sendBatch is how many work requests go to the engine in one call.
+	sendBatch = 16
+	// sendTurn is how many work requests of one queue pair are served before another gets its turn.
+	sendTurn = 64
+	// maxWQESize is a send work request with all its elements.
+	maxWQESize = abi.SendWQEHdrSize + hostverbs.MaxSGE*abi.SGESize
+)
+
+// workQueue is a send or receive ring in guest memory that the worker empties.
+type workQueue struct {
+	ring ringbuf.Ring
+	// base is where the first slot lies in the queue pair's pages, stride the size of a slot in bytes.
+	base, stride uint64
+	maxSGE       uint32
+	// prodAt and consAt are where the two indices lie.
+	prodAt, consAt uint64
+
+	// prod is the guest's index as last read, cons is ours. Worker.
+	prod, cons uint32
+}
+
+// queuePair is a queue pair of the guest: its rings here, its verbs state in the engine.
+type queuePair struct {
+	dev    *Device
+	handle uint32
+	ctx    *userContext
+	pd     *protectionDomain
+	typ    abi.QPType
+	engine hostverbs.QP
+	pages  *guestmem.Pages
+	sendCQ *completionQueue
+	recvCQ *completionQueue
+	sqAll  bool
+	// reported is the state that the Observer heard of last. Command goroutine.
+	reported hostverbs.QPState
+	pinned   uint32 // pages
+
+	// What follows belongs to the worker.
+
+	sq, rq workQueue
+	// dead says that the guest's rings must not be looked at any more.
+	dead bool
+	// queued says that it is in Device.ready; failing that it must go to the error state at its next turn.
+	queued, failing bool
+}
+
+var _ hostverbs.QPHandler = (*queuePair)(nil)
+
+// rung serves a doorbell: the rings may have something new.
+func (q *queuePair) rung(value uint32) {
+	if q.dead {
+		return
+	}
+	if value&abi.UARQPSend != 0 {
+		q.serveSends()
+	}
+	if value&abi.UARQPRecv != 0 && !q.dead {
+		q.engine.RecvPosted()
+	}
+}
+
+// refresh reads the guest's index of a queue and returns how many requests wait in it. An index that is not valid ends
+// the queue pair.
+func (q *queuePair) refresh(w *workQueue) uint32 {
+	prod, err := q.pages.Load32(w.prodAt)
+	if err != nil {
+		q.broken(BadMemory, err)
+		return 0
+	}
+	n, ok := w.ring.Pending(prod, w.cons)
+	if !ok {
+		q.broken(BadRing, errBadIndex)
+		return 0
+	}
+	w.prod = prod
+	return n
+}
+
+// consumed gives the slots up to cons back to the guest.
+func (q *queuePair) consumed(w *workQueue) {
+	if err := q.pages.Store32(w.consAt, w.cons); err != nil {
+		q.broken(BadMemory, err)
+	}
+}
+
+// serveSends hands what waits in the send queue to the engine, for a turn at most.
+func (q *queuePair) serveSends() {
+	d := q.dev
+	left := q.refresh(&q.sq)
+	for turn := 0; left != 0 && !q.dead; {
+		if turn >= sendTurn {
+			q.later()
+			return
+		}
+		n := int(min(left, sendBatch))
+		slot := q.sq.cons
+		for i := range n {
+			if err := q.decodeSend(slot, &d.sends[i]); err != nil {
+				q.broken(BadMemory, err)
+				return
+			}
+			slot = q.sq.ring.Inc(slot)
+		}
+		took := q.engine.PostSend(d.sends[:n])
+		for range took {
+			q.sq.cons = q.sq.ring.Inc(q.sq.cons)
+		}
+		if took != 0 && !q.dead {
+			d.count(&d.statistics.sendWQEs, uint64(took))
+			q.consumed(&q.sq)
+		}
+		if took < n {
+			return // SendReady brings us back
+		}
+		left -= uint32(took)
+		turn += took
+	}
+}
+
+// PullRecv implements hostverbs.QPHandler.
+func (q *queuePair) PullRecv(wr *hostverbs.RecvWR) (ok bool, err error) {
+	defer q.dev.noteFault(&err)
+	defer q.dev.worker.domain.Recover(&err)
+	if q.dead {
+		return false, nil
+	}
+	if q.rq.prod == q.rq.cons && q.refresh(&q.rq) == 0 {
+		return false, nil
+	}
+	if err := q.decodeRecv(q.rq.cons, wr); err != nil {
+		q.broken(BadMemory, err)
+		return false, err
+	}
+	q.rq.cons = q.rq.ring.Inc(q.rq.cons)
+	q.dev.count(&q.dev.statistics.recvWQEs, 1)
+	q.consumed(&q.rq)
+	return true, nil
+}
+
+// CompleteSend implements hostverbs.QPHandler.
+func (q *queuePair) CompleteSend(wc *hostverbs.WC) error { return q.complete(q.sendCQ, wc) }
+
+// CompleteRecv implements hostverbs.QPHandler.
+func (q *queuePair) CompleteRecv(wc *hostverbs.WC) error { return q.complete(q.recvCQ, wc) }
+
+func (q *queuePair) complete(c *completionQueue, wc *hostverbs.WC) (err error) {
+	d := q.dev
+	defer d.noteFault(&err)
+	defer d.worker.domain.Recover(&err)
+	e := q.encodeCompletion(wc)
+	if wc.Status != hostverbs.WCSuccess {
+		d.count(&d.statistics.cqeErrors, 1)
+	}
+	return c.push(&e, wc.Solicited || wc.Status != hostverbs.WCSuccess)
+}
+
+// SendReady implements hostverbs.QPHandler.
+func (q *queuePair) SendReady() { q.later() }
+
+// Event implements hostverbs.QPHandler.
+func (q *queuePair) Event(e hostverbs.EventType) {
+	if typ, ok := asyncEvent(e); ok && !q.dead {
+		q.dev.asyncEvent(typ, q.handle)
+	}
+}
+
+// noteFault is deferred by what the engine calls: if this guest's memory failed, the guest fails with it, whoever the
+// engine was at work for.
+func (d *Device) noteFault(errp *error) {
+	var fault *guestmem.FaultError
+	if *errp != nil && errors.As(*errp, &fault) {
+		d.fail(fault)
+	}
+}
+
+// broken ends a queue pair whose rings cannot be used: the guest is told, and the engine flushes what it holds.
+func (q *queuePair) broken(r GuestErrorReason, err error) {
+	if q.dead {
+		return
+	}
+	q.dead = true
+	q.dev.violation(r, err)
+	q.dev.asyncEvent(abi.EventQPFatal, q.handle)
+	q.failing = true
+	q.enqueue()
+}
+
+// failLater moves the queue pair to the error state at its next turn: the engine may be in the middle of a call.
+func (q *queuePair) failLater() {
+	q.failing = true
+	q.enqueue()
+}
+
+// later gives the queue pair another turn.
+func (q *queuePair) later() {
+	if !q.dead {
+		q.enqueue()
+	}
+}
+
+func (q *queuePair) enqueue() {
+	if !q.queued {
+		q.queued = true
+		q.dev.ready = append(q.dev.ready, q)
+	}
+}
+
+// serveReady gives each queue pair that waits for one a turn.
+func (d *Device) serveReady() bool {
+	if len(d.ready) == 0 {
+		return false
+	}
+	turn := d.ready
+	d.ready = d.spareReady[:0]
+	for _, q := range turn {
+		q.queued = false
+		if q.failing {
+			q.failing = false
+			q.engine.Fail()
+		}
+		if !q.dead {
+			q.serveSends()
+		}
+	}
+	clear(turn)
+	d.spareReady = turn
+	return true
+}
+
+// restart forgets the rings' positions, as the guest does when the queue pair goes to RESET. Runs inside Worker.Do.
+func (q *queuePair) restart() {
+	q.sq.prod, q.sq.cons = 0, 0
+	q.rq.prod, q.rq.cons = 0, 0
+	q.failing = false
+	q.dead = q.pages.Revoked()
+}
+
+// release lets go of the queue pair's memory. Runs inside Worker.Do.
+func (q *queuePair) release() {
+	q.dead = true
+	q.pages.Release()
+}

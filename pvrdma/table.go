@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pvrdma
+
+import "golang.org/x/sys/unix"
+
+// table gives objects small numbers, the handles that the guest uses for them. A number is not used again before all
+// others were: a completion of a destroyed queue pair may still lie unread in a queue that names it by handle.
+//
+// The command goroutine and the worker both read a table; it is written inside Worker.Do.
+type table[T any] struct {
+	slots []*T
+	// first is the lowest handle, limit the number of objects at most; handles are below first+limit.
+	first, limit uint32
+	live         uint32
+	// freed holds the handles that were given back, oldest first from head on.
+	freed []uint32
+	head  int
+}
+
+// newTable returns an empty table for limit objects with handles from first on.
+func newTable[T any](first, limit uint32) table[T] {
+	return table[T]{first: first, limit: limit}
+}
+
+// full reports whether add would fail, which the caller asks before it creates what is to be added.
+func (t *table[T]) full() error {
+	if t.live >= t.limit {
+		return unix.ENOMEM
+	}
+	return nil
+}
+
+// add stores x and returns its handle. The table is not full.
+func (t *table[T]) add(x *T) uint32 {
+	t.live++
+	if fresh := uint32(len(t.slots)); fresh < t.limit {
+		t.slots = append(t.slots, x)
+		return t.first + fresh
+	}
+	h := t.freed[t.head]
+	t.head++
+	if t.head == len(t.freed) {
+		t.freed, t.head = t.freed[:0], 0
+	}
+	t.slots[h-t.first] = x
+	return h
+}
+
+// get returns the object with handle h, or nil.
+func (t *table[T]) get(h uint32) *T {
+	if i := h - t.first; i < uint32(len(t.slots)) {
+		return t.slots[i]
+	}
+	return nil
+}
+
+// remove takes the object with handle h out; there is one.
+func (t *table[T]) remove(h uint32) {
+	t.slots[h-t.first] = nil
+	t.live--
+	t.freed = append(t.freed, h)
+}
+
+// each calls fn for every object, in the order of handles.
+func (t *table[T]) each(fn func(x *T)) {
+	for _, x := range t.slots {
+		if x != nil {
+			fn(x)
+		}
+	}
+}

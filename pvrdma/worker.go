@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pvrdma
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pvrdmad/pvrdmad/guestmem"
+	"github.com/pvrdmad/pvrdmad/hostverbs"
+)
+
+// WorkerConfig says how a worker runs.
+type WorkerConfig struct {
+	// Provider is the engine that the worker's guests use.
+	Provider hostverbs.Provider
+	// Domain holds the memory of the worker's guests.
+	Domain *guestmem.Domain
+	// Spin is how long the worker polls without finding work before its first sleep. 0 is right unless the machine
+	// has a core to spare for it.
+	Spin time.Duration
+}
+
+// Worker is the thread that owns the data path of its devices: it polls their doorbells, moves their work requests to
+// the engine and writes their completions. It implements hostverbs.Owner.
+type Worker struct {
+	domain   *guestmem.Domain
+	provider hostverbs.Provider
+	poller   hostverbs.Poller
+	start    time.Time
+	idle     idler
+
+	// devices is written inside Do only; the worker reads it.
+	devices []*Device
+	// maxSleep bounds an idle step by how many user doorbell pages are polled. Written inside Do only.
+	maxSleep int64
+	// passTime is when the worker's present visit or task began. Worker.
+	passTime int64
+
+	// pending counts tasks; the worker looks at it before it takes mu.
+	pending atomic.Int32
+	mu      sync.Mutex
+	tasks   []*task // guarded by mu
+	closed  bool    // guarded by mu: no task is taken any more
+	done    chan struct{}
+}
+
+// task is one call of Do on its way to the worker and back.
+type task struct {
+	fn    func()
+	panic any
+	done  chan struct{}
+}
+
+var _ hostverbs.Owner = (*Worker)(nil)
+
+// NewWorker starts a worker. Close ends it.
+func NewWorker(cfg WorkerConfig) (*Worker, error) {
+	w := &Worker{domain: cfg.Domain, provider: cfg.Provider, start: time.Now(), done: make(chan struct{})}
+	w.idle.spin = cfg.Spin.Nanoseconds()
+	p, err := cfg.Provider.NewPoller(w)
+	if err != nil {
+		return nil, fmt.Errorf("start worker on engine %s: %w", cfg.Provider.Name(), err)
+	}
+	w.poller = p
+	go w.run()
+	return w, nil
+}
+
+// Close stops the worker. Its devices are closed before.
+func (w *Worker) Close() error {
+	err := w.poller.Close()
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	w.pending.Add(1)
+	w.idle.wake()
+	<-w.done
+	return err
+}
+
+// Do implements hostverbs.Owner. A panic of fn is raised again on the calling goroutine. After Close, when there is no
+// thread to exclude, fn runs on the caller's.
+func (w *Worker) Do(fn func()) {
+	t := &task{fn: fn, done: make(chan struct{})}
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
+		<-w.done
+		fn()
+		return
+	}
+	w.tasks = append(w.tasks, t)
+	w.mu.Unlock()
+	w.pending.Add(1)
+	w.idle.wake()
+	<-t.done
+	if t.panic != nil {
+		panic(t.panic)
+	}
+}
+
+// Wake ends an idle step: there is something to look at.
+func (w *Worker) Wake() { w.idle.wake() }
+
+func (w *Worker) now() int64 { return int64(time.Since(w.start)) }
+
+func (w *Worker) run() {
+	defer close(w.done)
+	runtime.LockOSThread()
+	guestmem.PrepareGoroutine()
+	w.idle.prepareThread()
+	for {
+		w.idle.beginPass()
+		if w.pending.Load() != 0 && w.runTasks() {
+			return
+		}
+		now := w.now()
+		w.passTime = now
+		worked := false
+		next := int64(0)
+		for _, d := range w.devices {
+			dw, dnext := w.visit(d, now)
+			worked = worked || dw
+			next = earlier(next, dnext)
+		}
+		pw, pnext := w.progress(now)
+		if worked || pw {
+			w.idle.worked(now)
+			continue
+		}
+		w.idle.step(now, earlier(next, pnext), w.maxSleep)
+	}
+}
+
+// earlier returns the earlier of two times of which 0 is never.
+func earlier(a, b int64) int64 {
+	if a == 0 || (b != 0 && b < a) {
+		return b
+	}
+	return a
+}
+
+// runTasks runs what Do has queued and reports whether the worker is closed.
+func (w *Worker) runTasks() (closed bool) {
+	w.mu.Lock()
+	tasks := w.tasks
+	w.tasks = nil
+	closed = w.closed
+	w.mu.Unlock()
+	w.pending.Store(0)
+	w.passTime = w.now()
+	for _, t := range tasks {
+		t.run()
+	}
+	if closed {
+		return true
+	}
+	w.mu.Lock()
+	if len(w.tasks) != 0 || w.closed {
+		w.pending.Store(1)
+	}
+	w.mu.Unlock()
+	return false
+}
+
+func (t *task) run() {
+	defer close(t.done)
+	defer func() { t.panic = recover() }()
+	t.fn()
+}
+
+// visit lets a device do a bounded amount of work. Whatever goes wrong in there ends with one guest being reset: the
+// one whose memory failed, or else the one that was visited.
+func (w *Worker) visit(d *Device, now int64) (worked bool, next int64) {
+	if d.failed {
+		return false, 0
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			d.fail(asError(r))
+			worked = true
+		}
+	}()
+	worked, next, err := w.poll(d, now)
+	if err != nil {
+		w.blame(d, err)
+		return true, 0
+	}
+	return worked, next
+}
+
+// poll is Device.poll with faults of guest memory as errors.
+func (w *Worker) poll(d *Device, now int64) (worked bool, next int64, err error) {
+	defer w.domain.Recover(&err)
+	worked, next = d.poll(now)
+	return worked, next, nil
+}
+
+// blame fails the device whose memory failed.
+func (w *Worker) blame(visited *Device, err error) {
+	var fault *guestmem.FaultError
+	if errors.As(err, &fault) {
+		for _, d := range w.devices {
+			if d.mem == fault.Space {
+				d.fail(err)
+				return
+			}
+		}
+	}
+	visited.fail(err)
+}
+
+// progress calls the engine. A panic in there belongs to no guest that we could name: the engine handles memory faults
+// itself, so that this is a fault of ours, and every guest of the engine is reset.
+func (w *Worker) progress(now int64) (worked bool, next int64) {
+	defer func() {
+		if r := recover(); r != nil {
+			for _, d := range w.devices {
+				d.fail(asError(r))
+			}
+			worked = true
+		}
+	}()
+	return w.poller.Progress(now)
+}
+
+func asError(r any) error {
+	if err, ok := r.(error); ok {
+		return err
+	}
+	return fmt.Errorf("panic: %v", r)
+}
+
+// addDevice and removeDevice run inside Do.
+func (w *Worker) addDevice(d *Device) {
+	w.devices = append(slices.Clone(w.devices), d)
+	w.retune()
+}
+
+func (w *Worker) removeDevice(d *Device) {
+	w.devices = slices.DeleteFunc(slices.Clone(w.devices), func(x *Device) bool { return x == d })
+	w.retune()
+}
+
+// retune fits the longest idle step to the number of user pages that a pass looks at. Runs inside Do.
+func (w *Worker) retune() {
+	pages := 0
+	for _, d := range w.devices {
+		pages += len(d.polled)
+	}
+	w.maxSleep = maxIdleStep(pages)
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pvrdma
+
+import (
+	"fmt"
+
+	"github.com/pvrdmad/pvrdmad/hostverbs"
+	"github.com/pvrdmad/pvrdmad/pvrdma/abi"
+	"golang.org/x/sys/unix"
+)
+
+var (
+	errTooManySGE = fmt.Errorf("work request has more elements than the queue allows: %w", unix.EINVAL)
+	errBadOpcode  = fmt.Errorf("work request has an opcode that the queue pair cannot carry out: %w", unix.EOPNOTSUPP)
+)
+
+// decodeSend copies the send request in a slot out of guest memory, once, and translates the copy. What is wrong with
+// it goes into wr.Status. An error means that the memory failed.
+func (q *queuePair) decodeSend(slot uint32, wr *hostverbs.SendWR) error {
+	buf := q.dev.wqe[:min(q.sq.stride, maxWQESize)]
+	if err := q.pages.Read(q.sq.base+uint64(q.sq.ring.Slot(slot))*q.sq.stride, buf); err != nil {
+		return err
+	}
+	var hdr abi.SendWQEHdr
+	if err := hdr.Decode(buf); err != nil {
+		return err
+	}
+	wr.WRID = hdr.WRID
+	wr.Flags = sendFlags(hdr.SendFlags)
+	wr.Imm = hdr.Ex
+	wr.NumSGE = 0
+	wr.Status = hostverbs.WCSuccess
+	wr.Opcode = q.operation(hdr.Opcode)
+	if wr.Opcode == hostverbs.OpInvalid {
+		wr.Status = hostverbs.WCLocQPOpErr
+		q.dev.violation(BadWQE, errBadOpcode)
+		return nil
+	}
+	if hdr.NumSGE > q.sq.maxSGE {
+		wr.Status = hostverbs.WCLocQPOpErr
+		q.dev.violation(BadWQE, errTooManySGE)
+		return nil
+	}
+	q.decodeTarget(buf[abi.SendWQEWROffset:], wr)
+	wr.NumSGE = uint8(hdr.NumSGE)
+	return decodeSGEs(buf[abi.SendWQEHdrSize:], wr.SGE[:hdr.NumSGE])
+}
+
+// decodeTarget reads from the union of a send request only what its operation uses: user space leaves the rest as it
+// was.
+func (q *queuePair) decodeTarget(union []byte, wr *hostverbs.SendWR) {
+	wr.RemoteAddr, wr.RKey, wr.RemoteQPN, wr.RemoteQKey = 0, 0, 0, 0
+	switch wr.Opcode {
+	case hostverbs.OpRDMAWrite, hostverbs.OpRDMAWriteWithImm, hostverbs.OpRDMARead:
+		var x abi.RDMAWR
+		_ = x.Decode(union) // the buffer holds a whole header
+		wr.RemoteAddr, wr.RKey = x.RemoteAddr, x.RKey
+	case hostverbs.OpSend, hostverbs.OpSendWithImm:
+		if q.typ != abi.QPTypeGSI {
+			return
+		}
+		var x abi.UDWR
+		_ = x.Decode(union)
+		wr.RemoteQPN, wr.RemoteQKey = x.RemoteQPN, x.RemoteQKey
+		wr.AH = hostverbs.AHAttr{
+			DGID: hostverbs.GID(x.AV.DGID), FlowLabel: x.AV.FlowLabel(), SGIDIndex: x.AV.GIDIndex,
+			HopLimit: x.AV.HopLimit, TrafficClass: x.AV.TrafficClass(), GRH: true, PortNum: x.AV.PortNum(),
+		}
+	}
+}
+
+// operation translates an opcode as far as the queue pair's type allows it. A process of the guest can write any value:
+// what only the guest kernel may use is not there for it.
+func (q *queuePair) operation(op abi.WROpcode) hostverbs.WROpcode {
+	if q.typ == abi.QPTypeGSI {
+		if op == abi.WRSend {
+			return hostverbs.OpSend
+		}
+		return hostverbs.OpInvalid
+	}
+	switch op {
+	case abi.WRRDMAWrite:
+		return hostverbs.OpRDMAWrite
+	case abi.WRRDMAWriteWithImm:
+		return hostverbs.OpRDMAWriteWithImm
+	case abi.WRSend:
+		return hostverbs.OpSend
+	case abi.WRSendWithImm:
+		return hostverbs.OpSendWithImm
+	case abi.WRRDMARead:
+		return hostverbs.OpRDMARead
+	}
+	return hostverbs.OpInvalid
+}
+
+// decodeRecv copies the receive request in a slot out of guest memory.
+func (q *queuePair) decodeRecv(slot uint32, wr *hostverbs.RecvWR) error {
+	buf := q.dev.wqe[:min(q.rq.stride, maxWQESize)]
+	if err := q.pages.Read(q.rq.base+uint64(q.rq.ring.Slot(slot))*q.rq.stride, buf); err != nil {
+		return err
+	}
+	var hdr abi.RecvWQEHdr
+	if err := hdr.Decode(buf); err != nil {
+		return err
+	}
+	wr.WRID = hdr.WRID
+	wr.NumSGE = 0
+	wr.Status = hostverbs.WCSuccess
+	if hdr.NumSGE > q.rq.maxSGE {
+		wr.Status = hostverbs.WCLocQPOpErr
+		q.dev.violation(BadWQE, errTooManySGE)
+		return nil
+	}
+	wr.NumSGE = uint8(hdr.NumSGE)
+	return decodeSGEs(buf[abi.RecvWQEHdrSize:], wr.SGE[:hdr.NumSGE])
+}
+
+func decodeSGEs(b []byte, sges []hostverbs.SGE) error {
+	for i := range sges {
+		var x abi.SGE
+		if err := x.Decode(b[i*abi.SGESize:]); err != nil {
+			return err
+		}
+		sges[i] = hostverbs.SGE{Addr: x.Addr, Length: x.Length, LKey: x.LKey}
+	}
+	return nil
+}
+
+// encodeCompletion makes the guest's completion entry. The queue pair is named by its handle: an entry with another
+// number would block the guest's queue for ever.
+func (q *queuePair) encodeCompletion(wc *hostverbs.WC) abi.CQE {
+	e := abi.CQE{
+		WRID: wc.WRID, QP: uint64(q.handle), Opcode: wcOpcode(wc.Opcode), Status: abi.WCStatus(wc.Status),
+		ByteLen: wc.ByteLen, SrcQP: wc.SrcQP, PKeyIndex: wc.PKeyIndex, SL: wc.SL, PortNum: portNum,
+	}
+	if wc.Flags&hostverbs.WCGRH != 0 {
+		e.WCFlags |= abi.WCFlagGRH
+	}
+	if wc.Flags&hostverbs.WCWithImm != 0 {
+		e.WCFlags |= abi.WCFlagWithImm
+		e.ImmData = wc.Imm
+	}
+	return e
+}
