@@ -273,6 +273,10 @@ func TestTheWheelAgreesWithAHeap(t *testing.T) {
 				}
 				x.check(t, true)
 			},
+			"clock goes back": func(t *rapid.T) {
+				x.w.Advance(x.now-max(span(t), 0), unlimited)
+				x.check(t, false)
+			},
 			"advance a little": func(t *rapid.T) {
 				x.now += max(span(t), 0)
 				x.w.Advance(x.now, rapid.IntRange(0, 3).Draw(t, "limit"))
