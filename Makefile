@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+# make help lists what there is.
+
+.PHONY: help build test test-long demo unit vm format clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+build: ## build bin/pvrdmad, static
+	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
+
+test: ## run every test of the project; what the machine lacks is installed
+	scripts/test
+
+test-long: ## the same with long fuzzing and soak
+	FUZZ_TIME=2m PVRDMAD_SOAK=10m scripts/test
+
+demo: ## two virtual machines exchange data through the daemon, with a picture of what happens
+	scripts/setup
+	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
+	go run ./tests/vm/demo
+
+unit: ## the tests that need no virtual machine
+	scripts/test setup unit
+
+vm: ## the tests in virtual machines
+	scripts/test setup vm
+
+format: ## format the source
+	go tool -modfile=tools/go.mod gofumpt -w .
+
+clean: ## remove what was built; caches outside the checkout stay
+	rm -rf bin out
