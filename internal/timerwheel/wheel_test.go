@@ -80,6 +80,20 @@ func TestATimerBeyondTheLastLevelDoesNotFireEarly(t *testing.T) {
 	}
 }
 
+func TestAClockThatGoesBackChangesNothing(t *testing.T) {
+	const now = int64(time.Hour)
+	w := timerwheel.New(now)
+	var first, second timerwheel.Timer
+	w.Arm(&first, now+int64(time.Millisecond))
+
+	w.Advance(0, unlimited)
+	w.Arm(&second, now+10_000)
+
+	if next := w.Next(); next < now+10_000 || next > now+10_000+late(10_000) {
+		t.Fatalf("Next is %d ns from the deadline", next-now-10_000)
+	}
+}
+
 func TestACallbackMayArmAndCancelAnyTimer(t *testing.T) {
 	w := timerwheel.New(0)
 	var log []string
@@ -188,7 +202,7 @@ type world struct {
 func newWorld(start int64) *world {
 	x := &world{w: timerwheel.New(start), now: start, base: start, timers: make([]timerwheel.Timer, 40), fired: map[int]int64{}}
 	for i := range x.timers {
-		x.timers[i].F = func(now int64) { x.fired[i] = now }
+		x.timers[i].F = func(now int64) { x.fired[i] = max(now, x.now) }
 	}
 	return x
 }
