@@ -130,7 +130,7 @@ func ownConstants(l *cLayout) map[string]uint32 {
 		"RecvWQESGEOffset":   uint32(s["pvrdma_rq_wqe_hdr"].Size),
 		"RegsSize":           l.Macros["PVRDMA_REG_MACH"] + 4,
 		"PDirEntries":        1 << l.Macros["PVRDMA_PTABLE_SHIFT"],
-		"PDirEntrySize":      8, // u64 *dir, struct pvrdma_page_dir
+		"PDirEntSize":        8, // u64 *dir, struct pvrdma_page_dir
 		"PageSize":           4096,
 		"UARPageSize":        4096,
 		"MaxWQESGE":          128,

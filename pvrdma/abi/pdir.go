@@ -8,7 +8,7 @@ package abi
 const (
 	PageSize        = 4096 // bytes, whatever the guest's own page size
 	PDirEntries     = 512  // entries in a directory or table page
-	PDirEntrySize   = 8    // bytes
+	PDirEntSize     = 8    // bytes
 	PDirShift       = 18   // reserved for a second directory page; never used
 	PTableShift     = 9
 	MaxPages        = PDirEntries * PDirEntries // data pages: PVRDMA_PAGE_DIR_MAX_PAGES
