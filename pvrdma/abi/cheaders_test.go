@@ -45,8 +45,8 @@ var linuxTree = sync.OnceValues(func() (string, error) {
 		}
 		tree = strings.TrimSpace(string(out))
 	}
-	for _, f := range []string{filepath.Join(driverDir, "pvrdma_dev_api.h"), filepath.Join(driverDir, "pvrdma_cmd.c")} {
-		if _, err := os.Stat(filepath.Join(tree, f)); err != nil {
+	for _, f := range []string{"pvrdma_dev_api.h", "pvrdma_cmd.c"} {
+		if _, err := os.Stat(filepath.Join(tree, driverDir, f)); err != nil {
 			return "", fmt.Errorf("Linux source tree without the pvrdma driver: %w\n"+
 				"next: point %s at a Linux source tree, or unset it", err, linuxSourceEnv)
 		}
@@ -60,7 +60,8 @@ func gcc(tree, uapi string, args ...string) ([]byte, error) {
 	if _, err := os.Stat("/usr/include/" + uapiHeader); uapi == "" && err != nil {
 		return nil, fmt.Errorf("%w\nnext: apt-get install linux-libc-dev", err)
 	}
-	all := []string{"-Wall", "-Wextra", "-Werror", "-I" + shimDir, "-I" + filepath.Join(tree, driverDir)}
+	all := []string{"-Wall", "-Wextra", "-Werror", "-I" + shimDir}
+	all = append(all, "-I"+filepath.Join(tree, driverDir))
 	if uapi != "" {
 		all = append(all, "-I"+uapi)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -69,7 +70,9 @@ func macroName(c string, enums []enumeration) string {
 }
 
 // checkConstants compares the headers' constants with the package's, both ways.
-func checkConstants(l *cLayout, enums []enumeration, values map[string]uint32, typeOf map[string]string) []string {
+func checkConstants(
+	l *cLayout, enums []enumeration, values map[string]uint32, typeOf map[string]string,
+) []string {
 	all, wrong := cConstants(l, enums)
 	used := map[string]bool{}
 	for _, c := range all {
@@ -145,6 +148,9 @@ func TestExceptionsFromTheNamingRuleAreStillNeeded(t *testing.T) {
 	}
 }
 
+// boundName matches enumerators that bound an enumeration instead of being part of it.
+var boundName = regexp.MustCompile(`^(FIRST|LAST|MAX)$|(FLAGS|MASK)_MAX$`)
+
 // namesOf returns each value's names without the prefix. Bounds are no names.
 func (e enumeration) namesOf(l *cLayout) map[uint32][]string {
 	values := l.Enums[e.tag]
@@ -160,9 +166,7 @@ func (e enumeration) namesOf(l *cLayout) map[uint32][]string {
 	for name, v := range values {
 		short := strings.TrimPrefix(strings.TrimPrefix(name, e.cPrefix), "PVRDMA_")
 		composite := e.flags && v&(v-1) != 0
-		bound := slices.Contains([]string{"FIRST", "LAST", "MAX"}, short) || strings.HasSuffix(short, "S_MAX") ||
-			strings.HasSuffix(short, "_MASK_MAX")
-		if !composite && !bound {
+		if !composite && !boundName.MatchString(short) {
 			names[v] = append(names[v], short)
 		}
 	}

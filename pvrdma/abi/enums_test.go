@@ -4,6 +4,7 @@ package abi_test
 
 import (
 	"fmt"
+	"reflect"
 
 	"github.com/pvrdmad/pvrdmad/pvrdma/abi"
 )
@@ -19,62 +20,73 @@ type enumeration struct {
 	flags    bool
 }
 
-// enumerations lists the Go types with a String method. A C enumeration missing here fails
-// the test, and so does a Go type with String.
+// enumerations lists the Go types with a String method. A C enumeration missing here
+// fails the test.
 func enumerations() []enumeration {
 	return append(verbsEnumerations(), []enumeration{
-		{"first:PVRDMA_CMD_FIRST", "PVRDMA_CMD_", "Cmd", "Cmd", show[abi.Cmd], false},
-		{"pvrdma_device_ctl", "PVRDMA_DEVICE_CTL_", "DeviceCtl", "DeviceCtl", show[abi.DeviceCtl], false},
-		{"pvrdma_device_mode", "PVRDMA_DEVICE_MODE_", "DeviceMode", "DeviceMode", show[abi.DeviceMode], false},
-		{"pvrdma_eqe_type", "PVRDMA_EVENT_", "Event", "EventType", show[abi.EventType], false},
-		{"pvrdma_gos_bits", "PVRDMA_GOS_BITS_", "GOSBits", "GOSBits", show[abi.GOSBits], false},
-		{"pvrdma_gos_type", "PVRDMA_GOS_TYPE_", "GOSType", "GOSType", show[abi.GOSType], false},
-		{"pvrdma_intr_cause", "PVRDMA_INTR_CAUSE_", "IntrCause", "IntrCause", show[abi.IntrCause], true},
-		{"pvrdma_intr_vector", "PVRDMA_INTR_VECTOR_", "IntrVector", "IntrVector", show[abi.IntrVector], false},
-		{"pvrdma_pci_resource", "PVRDMA_PCI_RESOURCE_", "PCIResource", "PCIResource", show[abi.PCIResource], false},
-		{"pvrdma_network_type", "PVRDMA_NETWORK_", "Network", "NetworkType", show[abi.NetworkType], false},
-		{"pvrdma_wc_flags", "PVRDMA_WC_", "WCFlag", "WCFlags", show[abi.WCFlags], true},
-		{"pvrdma_wc_opcode", "PVRDMA_WC_", "WC", "WCOpcode", show[abi.WCOpcode], false},
-		{"pvrdma_wc_status", "PVRDMA_WC_", "WC", "WCStatus", show[abi.WCStatus], false},
-		{"pvrdma_wr_opcode", "PVRDMA_WR_", "WR", "WROpcode", show[abi.WROpcode], false},
+		valuesOf[abi.Cmd]("first:PVRDMA_CMD_FIRST", "PVRDMA_CMD_", "Cmd"),
+		valuesOf[abi.DeviceCtl]("pvrdma_device_ctl", "PVRDMA_DEVICE_CTL_", "DeviceCtl"),
+		valuesOf[abi.DeviceMode]("pvrdma_device_mode", "PVRDMA_DEVICE_MODE_", "DeviceMode"),
+		valuesOf[abi.EventType]("pvrdma_eqe_type", "PVRDMA_EVENT_", "Event"),
+		valuesOf[abi.GOSBits]("pvrdma_gos_bits", "PVRDMA_GOS_BITS_", "GOSBits"),
+		valuesOf[abi.GOSType]("pvrdma_gos_type", "PVRDMA_GOS_TYPE_", "GOSType"),
+		bitsOf[abi.IntrCause]("pvrdma_intr_cause", "PVRDMA_INTR_CAUSE_", "IntrCause"),
+		valuesOf[abi.IntrVector]("pvrdma_intr_vector", "PVRDMA_INTR_VECTOR_", "IntrVector"),
+		valuesOf[abi.PCIResource]("pvrdma_pci_resource", "PVRDMA_PCI_RESOURCE_", "PCIResource"),
+		valuesOf[abi.NetworkType]("pvrdma_network_type", "PVRDMA_NETWORK_", "Network"),
+		bitsOf[abi.WCFlags]("pvrdma_wc_flags", "PVRDMA_WC_", "WCFlag"),
+		valuesOf[abi.WCOpcode]("pvrdma_wc_opcode", "PVRDMA_WC_", "WC"),
+		valuesOf[abi.WCStatus]("pvrdma_wc_status", "PVRDMA_WC_", "WC"),
+		valuesOf[abi.WROpcode]("pvrdma_wr_opcode", "PVRDMA_WR_", "WR"),
 
-		{"", "PVRDMA_ATOMIC_OP_", "AtomicOp", "AtomicOps", show[abi.AtomicOps], true},
-		{"", "PVRDMA_BMME_FLAG_", "BMMEFlag", "BMMEFlags", show[abi.BMMEFlags], true},
-		{"", "PVRDMA_CQ_FLAG_", "CQFlag", "CQFlags", show[abi.CQFlags], true},
-		{"", "PVRDMA_GID_TYPE_FLAG_", "GIDType", "GIDTypes", show[abi.GIDTypes], true},
-		{"", "PVRDMA_MR_FLAG_", "MRFlag", "MRFlags", show[abi.MRFlags], true},
+		bitsOf[abi.AtomicOps]("", "PVRDMA_ATOMIC_OP_", "AtomicOp"),
+		bitsOf[abi.BMMEFlags]("", "PVRDMA_BMME_FLAG_", "BMMEFlag"),
+		bitsOf[abi.CQFlags]("", "PVRDMA_CQ_FLAG_", "CQFlag"),
+		bitsOf[abi.GIDTypes]("", "PVRDMA_GID_TYPE_FLAG_", "GIDType"),
+		bitsOf[abi.MRFlags]("", "PVRDMA_MR_FLAG_", "MRFlag"),
 	}...)
 }
 
 // verbsEnumerations are those of pvrdma_verbs.h.
 func verbsEnumerations() []enumeration {
 	return []enumeration{
-		{"pvrdma_access_flags", "PVRDMA_ACCESS_", "Access", "AccessFlags", show[abi.AccessFlags], true},
-		{"pvrdma_ah_flags", "PVRDMA_AH_", "AHFlag", "AHFlags", show[abi.AHFlags], true},
-		{"pvrdma_cq_notify_flags", "PVRDMA_CQ_", "CQNotify", "CQNotifyFlags", show[abi.CQNotifyFlags], true},
-		{"pvrdma_link_layer", "PVRDMA_LINK_LAYER_", "LinkLayer", "LinkLayer", show[abi.LinkLayer], false},
-		{"pvrdma_mig_state", "PVRDMA_MIG_", "Mig", "MigState", show[abi.MigState], false},
-		{"pvrdma_mtu", "PVRDMA_MTU_", "MTU", "MTU", show[abi.MTU], false},
-		{"pvrdma_mw_type", "PVRDMA_MW_TYPE_", "MWType", "MWType", show[abi.MWType], false},
-		{"pvrdma_port_cap_flags", "PVRDMA_PORT_", "PortCap", "PortCapFlags", show[abi.PortCapFlags], true},
-		{"pvrdma_port_speed", "PVRDMA_SPEED_", "Speed", "PortSpeed", show[abi.PortSpeed], false},
-		{"pvrdma_port_state", "PVRDMA_PORT_", "Port", "PortState", show[abi.PortState], false},
-		{"pvrdma_port_width", "PVRDMA_WIDTH_", "Width", "PortWidth", show[abi.PortWidth], false},
-		{"pvrdma_qp_attr_mask", "PVRDMA_QP_", "QPMask", "QPAttrMask", show[abi.QPAttrMask], true},
-		{"pvrdma_qp_create_flags", "PVRDMA_QP_CREATE_", "QPCreate", "QPCreateFlags", show[abi.QPCreateFlags], true},
-		{"pvrdma_qp_state", "PVRDMA_QPS_", "QPState", "QPState", show[abi.QPState], false},
-		{"pvrdma_qp_type", "PVRDMA_QPT_", "QPType", "QPType", show[abi.QPType], false},
-		{"pvrdma_rate", "PVRDMA_RATE_", "Rate", "Rate", show[abi.Rate], false},
-		{"pvrdma_send_flags", "PVRDMA_SEND_", "Send", "SendFlags", show[abi.SendFlags], true},
-		{"pvrdma_sig_type", "PVRDMA_SIGNAL_", "Signal", "SigType", show[abi.SigType], false},
+		bitsOf[abi.AccessFlags]("pvrdma_access_flags", "PVRDMA_ACCESS_", "Access"),
+		bitsOf[abi.AHFlags]("pvrdma_ah_flags", "PVRDMA_AH_", "AHFlag"),
+		bitsOf[abi.CQNotifyFlags]("pvrdma_cq_notify_flags", "PVRDMA_CQ_", "CQNotify"),
+		valuesOf[abi.LinkLayer]("pvrdma_link_layer", "PVRDMA_LINK_LAYER_", "LinkLayer"),
+		valuesOf[abi.MigState]("pvrdma_mig_state", "PVRDMA_MIG_", "Mig"),
+		valuesOf[abi.MTU]("pvrdma_mtu", "PVRDMA_MTU_", "MTU"),
+		valuesOf[abi.MWType]("pvrdma_mw_type", "PVRDMA_MW_TYPE_", "MWType"),
+		bitsOf[abi.PortCapFlags]("pvrdma_port_cap_flags", "PVRDMA_PORT_", "PortCap"),
+		valuesOf[abi.PortSpeed]("pvrdma_port_speed", "PVRDMA_SPEED_", "Speed"),
+		valuesOf[abi.PortState]("pvrdma_port_state", "PVRDMA_PORT_", "Port"),
+		valuesOf[abi.PortWidth]("pvrdma_port_width", "PVRDMA_WIDTH_", "Width"),
+		bitsOf[abi.QPAttrMask]("pvrdma_qp_attr_mask", "PVRDMA_QP_", "QPMask"),
+		bitsOf[abi.QPCreateFlags]("pvrdma_qp_create_flags", "PVRDMA_QP_CREATE_", "QPCreate"),
+		valuesOf[abi.QPState]("pvrdma_qp_state", "PVRDMA_QPS_", "QPState"),
+		valuesOf[abi.QPType]("pvrdma_qp_type", "PVRDMA_QPT_", "QPType"),
+		valuesOf[abi.Rate]("pvrdma_rate", "PVRDMA_RATE_", "Rate"),
+		bitsOf[abi.SendFlags]("pvrdma_send_flags", "PVRDMA_SEND_", "Send"),
+		valuesOf[abi.SigType]("pvrdma_sig_type", "PVRDMA_SIGNAL_", "Signal"),
 	}
 }
 
-// show makes a T of a number, cut to T's width.
-func show[T interface {
+// valuesOf describes an enumeration whose values are T, bitsOf one whose values are T's bits.
+func valuesOf[T named](tag, cPrefix, goPrefix string) enumeration {
+	return enumeration{tag, cPrefix, goPrefix, reflect.TypeFor[T]().Name(), show[T], false}
+}
+
+func bitsOf[T named](tag, cPrefix, goPrefix string) enumeration {
+	return enumeration{tag, cPrefix, goPrefix, reflect.TypeFor[T]().Name(), show[T], true}
+}
+
+type named interface {
 	~uint8 | ~uint32
 	fmt.Stringer
-}](v uint32) fmt.Stringer {
+}
+
+// show makes a T of a number, cut to T's width.
+func show[T named](v uint32) fmt.Stringer {
 	return T(v)
 }
 

@@ -194,7 +194,9 @@ func goLeaves(t reflect.Type, prefix string) []string {
 }
 
 // checkEncode sets one field at a time and looks at every byte.
-func checkEncode(c counterpart, size int64, fields []leaf, rng *rand.Rand, complain func(string, ...any)) {
+func checkEncode(
+	c counterpart, size int64, fields []leaf, rng *rand.Rand, complain func(string, ...any),
+) {
 	for i := -1; i < len(fields); i++ { // -1: no field at all, so only zeroes
 		x := c.new()
 		want := append(make([]byte, size), bytes.Repeat([]byte{filler}, margin)...)
@@ -235,7 +237,9 @@ func offsetOf(fields []leaf, i int) int64 {
 
 // checkDecode decodes random bytes and looks at every field. Three rounds make two equal
 // bytes in the wrong places a matter of 2^-24.
-func checkDecode(c counterpart, size int64, fields []leaf, rng *rand.Rand, complain func(string, ...any)) {
+func checkDecode(
+	c counterpart, size int64, fields []leaf, rng *rand.Rand, complain func(string, ...any),
+) {
 	for range 3 {
 		b := make([]byte, size+margin)
 		for i := range b {

@@ -26,20 +26,27 @@ func golden(t *testing.T, groups ...string) []byte {
 	return b
 }
 
-func TestRequestsOfADriverDecodeAsItMeantThem(t *testing.T) {
+// goldenRequest is what a driver sends and what it means.
+type goldenRequest struct {
+	name  string
+	bytes []byte
+	want  codec
+	got   codec
+}
+
+// bootRequests are the first ones of a Linux guest, for its management datagrams.
+func bootRequests(t *testing.T) []goldenRequest {
+	t.Helper()
 	const hdr = "0000000000000000" // response
-	for _, tc := range []struct {
-		name  string
-		bytes []byte
-		want  codec
-		got   codec
-	}{
+	return []goldenRequest{
 		{
 			"the MAD layer's CQ", golden(
 				t, hdr, "06000000 00000000", "0010000000000000", // pdir_dma 0x1000
 				"00000000 00040000 11000000 00000000",
 			),
-			&abi.CmdCreateCQReq{Hdr: abi.CmdHeader{Cmd: abi.CmdCreateCQ}, PDirDMA: 0x1000, CQE: 1024, NChunks: 17},
+			&abi.CmdCreateCQReq{
+				Hdr: abi.CmdHeader{Cmd: abi.CmdCreateCQ}, PDirDMA: 0x1000, CQE: 1024, NChunks: 17,
+			},
 			new(abi.CmdCreateCQReq),
 		},
 		{
@@ -58,6 +65,14 @@ func TestRequestsOfADriverDecodeAsItMeantThem(t *testing.T) {
 			},
 			new(abi.CmdCreateQPReq),
 		},
+	}
+}
+
+// otherRequests are of a region, of a GID and, not a command, of the guest itself.
+func otherRequests(t *testing.T) []goldenRequest {
+	t.Helper()
+	const hdr = "0000000000000000" // response
+	return []goldenRequest{
 		{
 			"the DMA region of a kernel PD", golden(
 				t, hdr, "04000000 00000000", strings.Repeat("00", 24),
@@ -86,7 +101,11 @@ func TestRequestsOfADriverDecodeAsItMeantThem(t *testing.T) {
 			&abi.GOSInfo{GOSBits: abi.GOSBits64, GOSType: abi.GOSTypeLinux, GOSVer: 1},
 			new(abi.GOSInfo),
 		},
-	} {
+	}
+}
+
+func TestRequestsOfADriverDecodeAsItMeantThem(t *testing.T) {
+	for _, tc := range append(bootRequests(t), otherRequests(t)...) {
 		t.Run(tc.name, func(t *testing.T) {
 			if err := tc.got.Decode(tc.bytes); err != nil {
 				t.Fatal(err)

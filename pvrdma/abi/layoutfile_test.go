@@ -29,7 +29,8 @@ func (l *cLayout) json() ([]byte, error) {
 	b.WriteString("{\n\"structs\": {")
 	for i, tag := range slices.Sorted(maps.Keys(l.Structs)) {
 		s := l.Structs[tag]
-		fmt.Fprintf(&b, "%s\n %q: {\"kind\": %q, \"size\": %d, \"fields\": {", comma(i), tag, s.Kind, s.Size)
+		fmt.Fprintf(&b, "%s\n %q: {\"kind\": %q, \"size\": %d, \"fields\": {",
+			comma(i), tag, s.Kind, s.Size)
 		for i, path := range s.paths() {
 			f, err := json.Marshal(s.Fields[path])
 			if err != nil {
