@@ -23,35 +23,4 @@ typedef struct {
 
 #define BIT(n) (1UL << (n))
 
-/* Types that appear only in prototypes. */
-struct ib_device;
-struct ib_device_attr;
-struct ib_udata;
-struct ib_port_attr;
-union ib_gid;
-struct ib_device_modify;
-struct ib_port_modify;
-struct ib_ucontext;
-struct vm_area_struct;
-struct ib_pd;
-struct ib_mr;
-struct scatterlist;
-struct ib_cq;
-struct ib_cq_init_attr;
-struct ib_wc;
-struct ib_ah;
-struct rdma_ah_init_attr;
-struct ib_srq;
-struct ib_srq_init_attr;
-struct ib_srq_attr;
-struct ib_qp;
-struct ib_qp_init_attr;
-struct ib_qp_attr;
-struct ib_send_wr;
-struct ib_recv_wr;
-enum rdma_link_layer { PVRDMAD_SHIM_RDMA_LINK_LAYER };
-enum ib_mr_type { PVRDMAD_SHIM_IB_MR_TYPE };
-enum ib_cq_notify_flags { PVRDMAD_SHIM_IB_CQ_NOTIFY_FLAGS };
-enum ib_srq_attr_mask { PVRDMAD_SHIM_IB_SRQ_ATTR_MASK };
-
 #endif
