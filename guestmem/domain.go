@@ -59,6 +59,17 @@ func (d *Domain) Recover(errp *error) {
 	}
 }
 
+// endGuard is Recover for functions that armed the goroutine themselves: armed is what it was before.
+func endGuard(armed bool, d *Domain, errp *error) {
+	r := recover()
+	if !armed {
+		debug.SetPanicOnFault(false)
+	}
+	if r != nil {
+		*errp = faultOf(r, d, d)
+	}
+}
+
 // faultOf returns the error for the recovered value r if it is a fault at memory of one of two Domains. Any other
 // panic goes on.
 func faultOf(r any, d1, d2 *Domain) error {

@@ -17,6 +17,9 @@ func ptrTo(b []byte) hostPtr {
 	return hostPtr{unsafe.Pointer(unsafe.SliceData(b))}
 }
 
+// isNil says whether there is no address.
+func (h hostPtr) isNil() bool { return h.p == nil }
+
 // addr is the address as a number, to compare with a faulting address.
 func (h hostPtr) addr() uintptr { return uintptr(h.p) }
 

@@ -15,16 +15,18 @@ import (
 // Its methods run on the thread that the Space's barrier waits for. They are not guarded: a memory fault in them is
 // a panic for Domain.Recover. They allocate only to report an error. Offsets are in bytes.
 type Pages struct {
-	space  *Space
-	length uint64
-	prot   Prot
-	// revoked is set by Unmap, read by every access.
-	revoked atomic.Bool
+	// limit is the length in bytes until the list is revoked or released, then 0. Written under Space.mu, read by
+	// every access: its bounds check is the check for revocation too.
+	limit atomic.Uint64
+	space *Space
 
 	// One of three forms; which one is fixed at Pin.
-	one  hostPtr // all pages adjacent, when runs and flat are empty
+	one  hostPtr // all pages adjacent, else nil
 	runs []run   // several pages per run on average
 	flat []loc   // one entry per page, when most runs are one page
+
+	prot   Prot
+	length uint64
 
 	bases []hostPtr // start of each mapping that a loc names
 	nruns int
@@ -71,6 +73,7 @@ func (s *Space) Pin(pages []uint64, prot Prot) (*Pages, error) {
 		return nil, err
 	}
 	p := &Pages{space: s, prot: prot, length: uint64(len(pages)) * PageSize}
+	p.limit.Store(p.length)
 	p.setForm(locs, l.maps)
 	if err := s.link(p, &l); err != nil {
 		return nil, s.errf("pin %d pages: %w", len(pages), err)
@@ -232,7 +235,7 @@ func (s *Space) revoke(r *region) {
 		r.gone = true
 		for i := 0; i < batch && r.pins != nil; i++ {
 			n := r.pins
-			n.p.revoked.Store(true)
+			n.p.limit.Store(0)
 			n.unlink()
 		}
 		more = r.pins != nil
@@ -250,7 +253,7 @@ func (p *Pages) Release() {
 		return
 	}
 	p.released = true
-	p.revoked.Store(true)
+	p.limit.Store(0)
 	for i := range p.nodes {
 		p.nodes[i].unlink()
 	}
@@ -274,4 +277,4 @@ func (p *Pages) ListBytes() uint64 { return uint64(len(p.flat))*8 + uint64(len(p
 func (p *Pages) Space() *Space { return p.space }
 
 // Revoked says whether a region of the list was unmapped since Pin, or the list released. It then never comes back.
-func (p *Pages) Revoked() bool { return p.revoked.Load() }
+func (p *Pages) Revoked() bool { return p.limit.Load() == 0 }
