@@ -17,7 +17,7 @@ const (
 	RingStateRXOffset = RingSize
 )
 
-// QPAttrOffset is the offset of QPAttr in CmdModifyQPReq and in CmdQueryQPResp, in bytes.
+// Offsets of the QPAttr in CmdModifyQPReq and in CmdQueryQPResp, in bytes.
 const (
 	ModifyQPAttrOffset = 24
 	QueryQPAttrOffset  = 16
