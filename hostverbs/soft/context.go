@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package soft
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pvrdmad/pvrdmad/hostverbs"
+)
+
+// context is the engine as one guest sees it. Control calls come one at a time, so that what belongs to them needs no
+// lock.
+type context struct {
+	eng    *Engine
+	pl     *poller
+	guest  string
+	limits hostverbs.Limits
+
+	keys keyTable
+	// gids is read by the owner's thread and written there.
+	gids []gidEntry
+
+	// What follows belongs to control calls.
+	gsi    *qp
+	qps    map[*qp]struct{}
+	mrs    map[*mr]struct{}
+	npd    int
+	ncq    int
+	closed bool
+}
+
+// OpenContext opens the engine for a guest.
+func (pl *poller) OpenContext(cfg hostverbs.ContextConfig) (hostverbs.Context, error) {
+	if cfg.GIDTableLen < 1 || cfg.GIDTableLen > maxGIDs {
+		return nil, fmt.Errorf("guest %q: GID table of %d entries (1 to %d allowed): %w",
+			cfg.Guest, cfg.GIDTableLen, maxGIDs, unix.EINVAL)
+	}
+	pl.eng.mu.Lock()
+	defer pl.eng.mu.Unlock()
+	if pl.eng.poller != pl {
+		return nil, fmt.Errorf("guest %q: the poller is closed: %w", cfg.Guest, unix.ENODEV)
+	}
+	pl.contexts++
+	return &context{
+		eng: pl.eng, pl: pl, guest: cfg.Guest,
+		limits: hostverbs.Limits{
+			MaxQP: bound(cfg.Limits.MaxQP, maxQP),
+			MaxCQ: bound(cfg.Limits.MaxCQ, maxCQ),
+			MaxMR: bound(cfg.Limits.MaxMR, maxMR),
+			MaxPD: bound(cfg.Limits.MaxPD, maxPD),
+		},
+		gids: make([]gidEntry, cfg.GIDTableLen),
+		qps:  make(map[*qp]struct{}),
+		mrs:  make(map[*mr]struct{}),
+	}, nil
+}
+
+// bound returns the smaller of a guest's limit (0: none) and the engine's.
+func bound(guest, engine int) int {
+	if guest <= 0 || guest > engine {
+		return engine
+	}
+	return guest
+}
+
+// errf makes an error that names the guest.
+func (c *context) errf(format string, args ...any) error {
+	return fmt.Errorf("guest %q: "+format, append([]any{c.guest}, args...)...)
+}
+
+// Close destroys what the guest still has. Peers of its queue pairs see loss.
+func (c *context) Close() error {
+	if c.closed {
+		return c.errf("close context: it is closed: %w", unix.EINVAL)
+	}
+	c.closed = true
+	c.pl.owner.Do(func() {
+		for q := range c.qps {
+			q.detach()
+		}
+		for i := range c.gids {
+			c.setGID(i, gidEntry{})
+		}
+		c.keys.slots = nil
+	})
+	for q := range c.qps {
+		q.gone = true
+		c.eng.giveQPN(q.num)
+	}
+	for m := range c.mrs {
+		m.dead = true
+	}
+	c.qps, c.mrs, c.gsi = nil, nil, nil
+	c.eng.mu.Lock()
+	defer c.eng.mu.Unlock()
+	for gid, holder := range c.eng.holders {
+		if holder == c {
+			delete(c.eng.holders, gid)
+		}
+	}
+	c.pl.contexts--
+	return nil
+}
+
+// pd is a protection domain. Its fields belong to control calls; the data path compares pointers.
+type pd struct {
+	ctx   *context
+	users int
+	dead  bool
+}
+
+// AllocPD allocates a protection domain.
+func (c *context) AllocPD() (hostverbs.PD, error) {
+	if c.closed {
+		return nil, c.errf("allocate PD: the context is closed: %w", unix.ENODEV)
+	}
+	if c.npd >= c.limits.MaxPD {
+		return nil, c.errf("allocate PD: %d protection domains, the limit: %w", c.npd, unix.ENOMEM)
+	}
+	c.npd++
+	return &pd{ctx: c}, nil
+}
+
+// Dealloc frees the protection domain.
+func (d *pd) Dealloc() error {
+	if d.dead || d.ctx.closed {
+		return d.ctx.errf("deallocate PD: it is not allocated: %w", unix.EINVAL)
+	}
+	if d.users > 0 {
+		return d.ctx.errf("deallocate PD: %d objects use it: %w", d.users, unix.EBUSY)
+	}
+	d.dead = true
+	d.ctx.npd--
+	return nil
+}
+
+// ownPD returns the engine's object behind p if it is this guest's and alive.
+func (c *context) ownPD(p hostverbs.PD) (*pd, error) {
+	if c.closed {
+		return nil, fmt.Errorf("the context is closed: %w", unix.ENODEV)
+	}
+	d, ok := p.(*pd)
+	if !ok || d.ctx != c || d.dead {
+		return nil, fmt.Errorf("not a protection domain of this context: %w", unix.EINVAL)
+	}
+	return d, nil
+}
+
+// cq stands for a completion queue: completions go to the device, so it only has to exist. Its fields belong to
+// control calls.
+type cq struct {
+	ctx   *context
+	users int
+	dead  bool
+}
+
+// CreateCQ creates a completion queue.
+func (c *context) CreateCQ(cqe int) (hostverbs.CQ, error) {
+	if c.closed {
+		return nil, c.errf("create CQ: the context is closed: %w", unix.ENODEV)
+	}
+	if cqe < 1 || cqe > maxCQE {
+		return nil, c.errf("create CQ of %d entries (1 to %d allowed): %w", cqe, maxCQE, unix.EINVAL)
+	}
+	if c.ncq >= c.limits.MaxCQ {
+		return nil, c.errf("create CQ: %d completion queues, the limit: %w", c.ncq, unix.ENOMEM)
+	}
+	c.ncq++
+	return &cq{ctx: c}, nil
+}
+
+// Destroy frees the completion queue.
+func (q *cq) Destroy() error {
+	if q.dead || q.ctx.closed {
+		return q.ctx.errf("destroy CQ: it does not exist: %w", unix.EINVAL)
+	}
+	if q.users > 0 {
+		return q.ctx.errf("destroy CQ: %d queues use it: %w", q.users, unix.EBUSY)
+	}
+	q.dead = true
+	q.ctx.ncq--
+	return nil
+}
+
+// ownCQ returns the engine's object behind q if it is this guest's and alive.
+func (c *context) ownCQ(q hostverbs.CQ) (*cq, error) {
+	s, ok := q.(*cq)
+	if !ok || s.ctx != c || s.dead {
+		return nil, fmt.Errorf("not a completion queue of this context: %w", unix.EINVAL)
+	}
+	return s, nil
+}

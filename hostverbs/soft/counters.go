@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package soft
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/pvrdmad/pvrdmad/hostverbs"
+)
+
+// Counters is what an engine has done since it began.
+type Counters struct {
+	// Messages and their bytes that arrived, by operation.
+	Sends, Writes, Reads             uint64
+	SendBytes, WriteBytes, ReadBytes uint64
+	// Completions counts completions delivered to devices, by status.
+	Completions [statuses]uint64
+	// RNRNAKs counts messages that found no receive and were tried again, Retries those that found no peer.
+	RNRNAKs, Retries uint64
+	// DroppedMADs counts management datagrams that went nowhere.
+	DroppedMADs uint64
+	// MemoryFaults counts copies that ended because a guest's memory was taken away under them.
+	MemoryFaults uint64
+}
+
+// statuses is the number of completion statuses.
+const statuses = int(hostverbs.WCGeneralErr) + 1
+
+// Places in the array of counters.
+const (
+	cntSends = iota
+	cntSendBytes
+	cntWrites
+	cntWriteBytes
+	cntReads
+	cntReadBytes
+	cntRNRNAKs
+	cntRetries
+	cntDroppedMADs
+	cntMemoryFaults
+	cntCompletions
+	counters = cntCompletions + statuses
+)
+
+// publishEvery is how old the published counters may be, in ns.
+const publishEvery = int64(10 * time.Millisecond)
+
+// counts are a poller's counters: counted without atomics, published now and then for others to read.
+type counts struct {
+	// live belongs to the owner's thread.
+	live  [counters]uint64
+	dirty bool
+	due   int64
+	// shared is written by the owner's thread and read by anybody.
+	shared [counters]atomic.Uint64
+}
+
+// add counts n of something.
+func (c *counts) add(i int, n uint64) {
+	c.live[i] += n
+	c.dirty = true
+}
+
+// message counts a message that has arrived.
+func (c *counts) message(o hostverbs.WROpcode, n uint64) {
+	i := cntSends
+	switch o {
+	case hostverbs.OpRDMAWrite, hostverbs.OpRDMAWriteWithImm:
+		i = cntWrites
+	case hostverbs.OpRDMARead:
+		i = cntReads
+	}
+	c.live[i]++
+	c.live[i+1] += n
+	c.dirty = true
+}
+
+// completion counts a completion.
+func (c *counts) completion(s hostverbs.WCStatus) {
+	if int(s) >= statuses {
+		s = hostverbs.WCGeneralErr
+	}
+	c.add(cntCompletions+int(s), 1)
+}
+
+// publish makes the counters visible when that is due, and returns when it is due next, 0 for never.
+func (c *counts) publish(now int64) int64 {
+	if !c.dirty {
+		return 0
+	}
+	if now < c.due {
+		return c.due
+	}
+	for i := range c.live {
+		c.shared[i].Store(c.live[i])
+	}
+	c.dirty = false
+	c.due = now + publishEvery
+	return 0
+}
+
+// Counters returns what the engine has done, as of at most 10 ms before its poller's last Progress. Any goroutine may
+// call it.
+func (e *Engine) Counters() Counters {
+	e.mu.Lock()
+	pl := e.poller
+	e.mu.Unlock()
+	if pl == nil {
+		return Counters{}
+	}
+	at := func(i int) uint64 { return pl.count.shared[i].Load() }
+	c := Counters{
+		Sends: at(cntSends), SendBytes: at(cntSendBytes),
+		Writes: at(cntWrites), WriteBytes: at(cntWriteBytes),
+		Reads: at(cntReads), ReadBytes: at(cntReadBytes),
+		RNRNAKs: at(cntRNRNAKs), Retries: at(cntRetries),
+		DroppedMADs: at(cntDroppedMADs), MemoryFaults: at(cntMemoryFaults),
+	}
+	for i := range c.Completions {
+		c.Completions[i] = at(cntCompletions + i)
+	}
+	return c
+}

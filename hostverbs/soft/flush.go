@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package soft
+
+import "github.com/pvrdmad/pvrdmad/hostverbs"
+
+// Fail moves the queue pair to ERR for a reason of the device's.
+func (q *qp) Fail() {
+	if q.dead || q.attr.QPState == hostverbs.StateReset {
+		return
+	}
+	q.fail()
+}
+
+// fail moves the queue pair to ERR. What is posted is flushed from its next turn on, so that the completion that says
+// why comes first.
+func (q *qp) fail() {
+	if q.dead {
+		return
+	}
+	if q.attr.QPState != hostverbs.StateErr {
+		q.attr.QPState = hostverbs.StateErr
+		q.epoch++
+	}
+	q.draining = false
+	q.want(todoFlush)
+	q.offer()
+}
+
+// flush completes what is posted with WCWRFlushErr, in order: first what the engine holds. It says whether there may be
+// more receives.
+func (q *qp) flush() (more bool) {
+	if q.sq.busy {
+		q.sq.end(q)
+		q.completeSend(&q.sq.wr, hostverbs.WCWRFlushErr)
+	}
+	if q.rq.have {
+		q.completeRecv(hostverbs.WCWRFlushErr)
+	}
+	for range maxFlush {
+		if q.dead {
+			return false
+		}
+		ok, err := q.h.PullRecv(&q.rq.wr)
+		if err != nil {
+			q.drop()
+			return false
+		}
+		if !ok {
+			return false
+		}
+		q.completeRecv(hostverbs.WCWRFlushErr)
+	}
+	return true
+}

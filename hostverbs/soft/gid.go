@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package soft
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pvrdmad/pvrdmad/hostverbs"
+)
+
+// gidEntry is an entry of a guest's GID table.
+type gidEntry struct {
+	gid   hostverbs.GID
+	typ   hostverbs.GIDType
+	bound bool
+}
+
+// BindGID makes gid the guest's address number index, in place of what is there.
+func (c *context) BindGID(index int, gid hostverbs.GID, typ hostverbs.GIDType) error {
+	if c.closed {
+		return c.errf("bind GID %s: the context is closed: %w", gid, unix.ENODEV)
+	}
+	if err := c.checkGID(index, gid, typ); err != nil {
+		return c.errf("bind GID %s as number %d: %w", gid, index, err)
+	}
+	if err := c.eng.holdGID(gid, c); err != nil {
+		return c.errf("bind GID %s as number %d: %w", gid, index, err)
+	}
+	old := c.gids[index]
+	c.pl.owner.Do(func() { c.setGID(index, gidEntry{gid, typ, true}) })
+	c.dropGID(old)
+	return nil
+}
+
+// UnbindGID removes the address number index if it is gid.
+func (c *context) UnbindGID(index int, gid hostverbs.GID) error {
+	if index < 0 || index >= len(c.gids) {
+		return c.errf("unbind GID %s: number %d of a table of %d: %w", gid, index, len(c.gids), unix.EINVAL)
+	}
+	old := c.gids[index]
+	if !old.bound || old.gid != gid {
+		return c.errf("unbind GID %s: it is not number %d: %w", gid, index, unix.ENOENT)
+	}
+	c.pl.owner.Do(func() { c.setGID(index, gidEntry{}) })
+	c.dropGID(old)
+	return nil
+}
+
+// checkGID looks at what a bind asks for.
+func (c *context) checkGID(index int, gid hostverbs.GID, typ hostverbs.GIDType) error {
+	switch {
+	case index < 0 || index >= len(c.gids):
+		return fmt.Errorf("the table has %d entries: %w", len(c.gids), unix.EINVAL)
+	case typ != hostverbs.GIDTypeRoCEv1 && typ != hostverbs.GIDTypeRoCEv2:
+		return fmt.Errorf("%s: %w", typ, unix.EINVAL)
+	case gid == hostverbs.GID{} || gid[0] == 0xff:
+		return fmt.Errorf("not the address of one port: %w", unix.EINVAL)
+	}
+	return nil
+}
+
+// holdGID reserves a GID for a guest. It belongs to the guest that bound it first.
+func (e *Engine) holdGID(gid hostverbs.GID, c *context) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if holder := e.holders[gid]; holder != nil && holder != c {
+		return fmt.Errorf("guest %q has it: %w", holder.guest, unix.EADDRINUSE)
+	}
+	e.holders[gid] = c
+	return nil
+}
+
+// dropGID gives the GID of an entry back, unless the guest has it under another number too.
+func (c *context) dropGID(old gidEntry) {
+	if !old.bound || c.has(old.gid) {
+		return
+	}
+	c.eng.mu.Lock()
+	defer c.eng.mu.Unlock()
+	delete(c.eng.holders, old.gid)
+}
+
+// has says whether the guest has bound gid.
+func (c *context) has(gid hostverbs.GID) bool {
+	for i := range c.gids {
+		if c.gids[i].bound && c.gids[i].gid == gid {
+			return true
+		}
+	}
+	return false
+}
+
+// setGID writes an entry and keeps the poller's directory in step. Owner's thread.
+func (c *context) setGID(index int, g gidEntry) {
+	old := c.gids[index]
+	c.gids[index] = g
+	if old.bound && !c.has(old.gid) {
+		delete(c.pl.gids, old.gid)
+	}
+	if g.bound {
+		c.pl.gids[g.gid] = c
+	}
+	c.pl.gidEpoch++ // what queue pairs know about their peers has to be looked up again
+}

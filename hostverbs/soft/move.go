@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package soft
+
+import (
+	"errors"
+
+	"github.com/pvrdmad/pvrdmad/guestmem"
+	"github.com/pvrdmad/pvrdmad/hostverbs"
+)
+
+// probeBytes is the piece in which memory is read to find out which side of a copy failed.
+const probeBytes = 4096
+
+// move copies bytes of the message until it is complete or the budget is used up. Keys are looked up for every piece,
+// since regions may have been deregistered between two slices.
+func (q *qp) move(p *qp, wr *hostverbs.SendWR, budget *uint64) hostverbs.WCStatus {
+	s := &q.sq
+	for s.moved < s.total && *budget > 0 {
+		n, status := q.movePiece(p, wr, min(*budget, s.total-s.moved))
+		if status != hostverbs.WCSuccess {
+			return status
+		}
+		s.moved += n
+		*budget -= n
+	}
+	return hostverbs.WCSuccess
+}
+
+// movePiece copies the next bytes that are contiguous on both sides, at most limit.
+func (q *qp) movePiece(p *qp, wr *hostverbs.SendWR, limit uint64) (uint64, hostverbs.WCStatus) {
+	s := &q.sq
+	l := entry(&wr.SGE, &s.li, &s.loff)
+	n := min(limit, uint64(l.Length-s.loff))
+	need, pull := hostverbs.AccessFlags(0), wr.Opcode == hostverbs.OpRDMARead
+	if pull {
+		need = hostverbs.AccessLocalWrite
+	}
+	var far span
+	if isSend(wr.Opcode) {
+		r := entry(&p.rq.wr.SGE, &s.ri, &s.roff)
+		n = min(n, uint64(r.Length-s.roff))
+		var status hostverbs.WCStatus
+		far, status = p.ctx.keys.local(r.LKey, p.pd, r.Addr+uint64(s.roff), n, hostverbs.AccessLocalWrite)
+		if status != hostverbs.WCSuccess {
+			_, status = p.failReceive(status, hostverbs.WCRemOpErr)
+			return 0, status
+		}
+	} else {
+		var ok bool
+		far, ok = p.ctx.keys.remote(wr.RKey, p.pd, wr.RemoteAddr+s.moved, n, remoteAccess(wr.Opcode))
+		if !ok {
+			_, status := p.nak(hostverbs.EventQPAccessErr, hostverbs.WCRemAccessErr)
+			return 0, status
+		}
+	}
+	near, status := q.ctx.keys.local(l.LKey, q.pd, l.Addr+uint64(s.loff), n, need)
+	if status != hostverbs.WCSuccess {
+		return 0, status
+	}
+	if status := q.copySpan(p, wr, near, far, n, pull); status != hostverbs.WCSuccess {
+		return 0, status
+	}
+	s.loff += uint32(n)
+	s.roff += uint32(n)
+	return n, hostverbs.WCSuccess
+}
+
+// entry returns the SGE that the cursor (i, off) is in, past those that are used up. The caller knows that bytes are
+// left in the list.
+func entry(sges *[hostverbs.MaxSGE]hostverbs.SGE, i *uint8, off *uint32) *hostverbs.SGE {
+	for *off == sges[*i].Length {
+		*i++
+		*off = 0
+	}
+	return &sges[*i]
+}
+
+// copySpan copies between the requester's memory (near) and the responder's (far), and finds out who is to blame if
+// it fails.
+func (q *qp) copySpan(p *qp, wr *hostverbs.SendWR, near, far span, n uint64, pull bool) hostverbs.WCStatus {
+	dst, src := far, near
+	if pull {
+		dst, src = near, far
+	}
+	err := guestmem.Copy(dst.mem, dst.off, src.mem, src.off, n)
+	if err == nil {
+		return hostverbs.WCSuccess
+	}
+	var fault *guestmem.FaultError
+	if errors.As(err, &fault) {
+		q.pl.fault(fault)
+	}
+	if q.nearFailed(near, far, n, fault, pull) {
+		return hostverbs.WCLocProtErr
+	}
+	if isSend(wr.Opcode) {
+		_, status := p.failReceive(hostverbs.WCLocProtErr, hostverbs.WCRemOpErr)
+		return status
+	}
+	_, status := p.nak(hostverbs.EventQPFatal, hostverbs.WCRemOpErr)
+	return status
+}
+
+// nearFailed says whether it was the requester's memory that made a copy fail. Where the error does not tell, because
+// both sides are the same guest's or nothing was touched yet, reading both sides does.
+func (q *qp) nearFailed(near, far span, n uint64, fault *guestmem.FaultError, pull bool) bool {
+	if fault != nil {
+		nearSpace, farSpace := spaceOf(near.mem), spaceOf(far.mem)
+		if nearSpace != farSpace {
+			return fault.Space == nearSpace
+		}
+	}
+	switch {
+	case !q.pl.readable(near, n):
+		return true
+	case !q.pl.readable(far, n):
+		return false
+	}
+	return pull // both can be read, so the destination cannot be written
+}
+
+// spaceOf returns the guest that memory belongs to.
+func spaceOf(m guestmem.Memory) *guestmem.Space {
+	switch m := m.(type) {
+	case *guestmem.Space:
+		return m
+	case *guestmem.Pages:
+		return m.Space()
+	}
+	return nil
+}
+
+// readable says whether n bytes can be read. n is at most a slice.
+func (pl *poller) readable(s span, n uint64) bool {
+	for done := uint64(0); done < n; {
+		b := pl.scratch[:min(n-done, probeBytes)]
+		if guestmem.CopyOut(b, s.mem, s.off+done) != nil {
+			return false
+		}
+		done += uint64(len(b))
+	}
+	return true
+}

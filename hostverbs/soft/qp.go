@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package soft
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pvrdmad/pvrdmad/hostverbs"
+)
+
+// todo is what a queue pair waits for its next turn with.
+type todo uint8
+
+const (
+	// todoRun: go on with the send request that is under way.
+	todoRun todo = 1 << iota
+	// todoArm: start the timer that the send request waits for.
+	todoArm
+	// todoFlush: the queue pair is in ERR, flush what is posted.
+	todoFlush
+	// todoReady: tell the device that PostSend takes requests again.
+	todoReady
+)
+
+// qp is a queue pair.
+type qp struct {
+	// Set when it is created.
+	ctx            *context
+	pl             *poller
+	pd             *pd
+	sendCQ, recvCQ *cq
+	h              hostverbs.QPHandler
+	num            uint32
+	typ            hostverbs.QPType
+	sigAll         bool
+	// gone belongs to control calls: destroyed, or its context closed.
+	gone bool
+
+	// Everything below belongs to the owner's thread.
+
+	// dead: the device's callbacks failed, or the queue pair is destroyed. Nothing is done for it any more.
+	dead bool
+	// running: one of its requests is being carried out; what comes in from a callback has to wait.
+	running  bool
+	draining bool
+	// established: the communication established event was reported.
+	established bool
+	listed      bool
+	todo        todo
+	// epoch changes with everything that a peer looks at before it sends; incarnation when the queue pair starts anew.
+	epoch, incarnation uint32
+	next, prev         *qp
+
+	// attr are the attributes as they are now, the state and the next sequence numbers included.
+	attr hostverbs.QPAttr
+
+	// peer is where requests go, as of peerEpoch and gidEpoch.
+	peer                *qp
+	peerEpoch, gidEpoch uint32
+
+	sq sendQueue
+	rq recvQueue
+	wc hostverbs.WC
+}
+
+// CreateQP creates a queue pair in RESET. The engine has RC, and one GSI for each guest.
+func (c *context) CreateQP(p hostverbs.PD, init *hostverbs.QPInitAttr, h hostverbs.QPHandler) (hostverbs.QP, error) {
+	q, err := c.newQP(p, init, h)
+	if err != nil {
+		return nil, c.errf("create %s QP: %w", init.Type, err)
+	}
+	q.pd.users++
+	q.sendCQ.users++
+	q.recvCQ.users++
+	c.qps[q] = struct{}{}
+	if q.typ == hostverbs.QPTypeGSI {
+		c.gsi = q
+	}
+	c.pl.owner.Do(func() {
+		if q.num != qpnGSI {
+			c.pl.qps[q.num] = q
+		}
+	})
+	return q, nil
+}
+
+// newQP checks what a create asks for, and makes the object.
+func (c *context) newQP(p hostverbs.PD, init *hostverbs.QPInitAttr, h hostverbs.QPHandler) (*qp, error) {
+	d, err := c.ownPD(p)
+	if err != nil {
+		return nil, err
+	}
+	scq, err := c.ownCQ(init.SendCQ)
+	if err != nil {
+		return nil, fmt.Errorf("send queue: %w", err)
+	}
+	rcq, err := c.ownCQ(init.RecvCQ)
+	if err != nil {
+		return nil, fmt.Errorf("receive queue: %w", err)
+	}
+	if err := c.checkType(init.Type); err != nil {
+		return nil, err
+	}
+	if err := checkCap(&init.Cap); err != nil {
+		return nil, err
+	}
+	if h == nil {
+		return nil, fmt.Errorf("no handler: %w", unix.EINVAL)
+	}
+	if len(c.qps) >= c.limits.MaxQP {
+		return nil, fmt.Errorf("%d queue pairs, the limit: %w", len(c.qps), unix.ENOMEM)
+	}
+	q := &qp{
+		ctx: c, pl: c.pl, pd: d, sendCQ: scq, recvCQ: rcq, h: h,
+		num: qpnGSI, typ: init.Type, sigAll: init.SQSigAll,
+		attr: hostverbs.QPAttr{Cap: init.Cap},
+	}
+	q.sq.timer.F = func(int64) { q.want(todoRun) }
+	if q.typ != hostverbs.QPTypeGSI {
+		if q.num, err = c.eng.takeQPN(); err != nil {
+			return nil, err
+		}
+	}
+	return q, nil
+}
+
+// checkType says whether the guest can have a queue pair of a type.
+func (c *context) checkType(t hostverbs.QPType) error {
+	switch t {
+	case hostverbs.QPTypeRC:
+		return nil
+	case hostverbs.QPTypeGSI:
+		if c.gsi != nil {
+			return fmt.Errorf("the guest has its GSI QP: %w", unix.EBUSY)
+		}
+		return nil
+	}
+	return fmt.Errorf("the soft engine has RC and GSI: %w", unix.EOPNOTSUPP)
+}
+
+// checkCap compares the sizes asked for with the engine's limits.
+func checkCap(c *hostverbs.QPCap) error {
+	switch {
+	case c.MaxSendWR > maxQPWR || c.MaxRecvWR > maxQPWR:
+		return fmt.Errorf("queues of %d and %d requests (at most %d): %w", c.MaxSendWR, c.MaxRecvWR, maxQPWR, unix.EINVAL)
+	case c.MaxSendSGE > hostverbs.MaxSGE || c.MaxRecvSGE > hostverbs.MaxSGE:
+		return fmt.Errorf("requests of %d and %d SGEs (at most %d): %w", c.MaxSendSGE, c.MaxRecvSGE, hostverbs.MaxSGE, unix.EINVAL)
+	case c.MaxInlineData > 0:
+		return fmt.Errorf("inline data of %d bytes (none possible): %w", c.MaxInlineData, unix.EINVAL)
+	}
+	return nil
+}
+
+// QPN returns the queue pair's number.
+func (q *qp) QPN() uint32 { return q.num }
+
+// Destroy ends the queue pair. Peers see loss.
+func (q *qp) Destroy() error {
+	if q.gone {
+		return q.ctx.errf("destroy QP %#x: it does not exist: %w", q.num, unix.EINVAL)
+	}
+	q.gone = true
+	q.pl.owner.Do(q.detach)
+	q.ctx.eng.giveQPN(q.num)
+	q.pd.users--
+	q.sendCQ.users--
+	q.recvCQ.users--
+	delete(q.ctx.qps, q)
+	if q.ctx.gsi == q {
+		q.ctx.gsi = nil
+	}
+	return nil
+}
+
+// detach takes the queue pair out of everything that could still reach it. Owner's thread.
+func (q *qp) detach() {
+	q.silence()
+	q.dead = true
+	q.attr.QPState = hostverbs.StateReset
+	if q.num != qpnGSI {
+		delete(q.pl.qps, q.num)
+	}
+}
+
+// silence forgets all work without completing it, and makes peers look again. Owner's thread.
+func (q *qp) silence() {
+	q.sq.end(q)
+	q.sq.starved = false
+	q.rq.have = false
+	q.draining = false
+	q.todo = 0
+	q.pl.active.remove(q)
+	q.peer = nil
+	q.epoch++
+}
+
+// drop is silence for a queue pair whose device failed: peers find nobody.
+func (q *qp) drop() {
+	q.silence()
+	q.dead = true
+	q.attr.QPState = hostverbs.StateErr
+}
+
+// want asks for a turn in the next Progress.
+func (q *qp) want(t todo) {
+	if q.dead {
+		return
+	}
+	q.todo |= t
+	if !q.listed {
+		q.pl.active.push(q)
+	}
+}
+
+// visit is the queue pair's turn. It says whether it did more than start a timer.
+func (q *qp) visit(now int64, budget *uint64) bool {
+	did := q.todo&^todoArm != 0
+	q.running = true
+	if q.take(todoFlush) && q.flush() {
+		q.want(todoFlush)
+	}
+	if q.take(todoRun) {
+		q.resume(budget)
+	}
+	if q.take(todoArm) {
+		q.pl.timers.Arm(&q.sq.timer, now+q.sq.delay)
+	}
+	q.running = false
+	q.offer()
+	if q.take(todoReady) {
+		q.sq.starved = false
+		q.h.SendReady()
+	}
+	if q.todo == 0 {
+		q.pl.active.remove(q)
+	}
+	return did
+}
+
+// take takes one thing off the list of what there is to do, if it is there.
+func (q *qp) take(t todo) bool {
+	had := q.todo&t != 0
+	q.todo &^= t
+	return had
+}
+
+// offer tells the device to come again if it was sent away and need not have been now.
+func (q *qp) offer() {
+	if q.sq.starved && q.accepts() {
+		q.want(todoReady)
+	}
+}
+
+// accepts says whether PostSend would take a request.
+func (q *qp) accepts() bool {
+	switch q.attr.QPState {
+	case hostverbs.StateRTS:
+		return !q.sq.busy
+	case hostverbs.StateErr, hostverbs.StateSQE:
+		return true
+	}
+	return false
+}

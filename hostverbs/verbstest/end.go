@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verbstest
+
+import (
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/pvrdmad/pvrdmad/hostverbs"
+)
+
+// device is the device's side of a queue pair: its rings, and what was delivered. It belongs to the owner's thread;
+// the test looks at it between two visits.
+type device struct {
+	qp hostverbs.QP
+	sq []hostverbs.SendWR
+	rq []hostverbs.RecvWR
+	// ring: the send queue has news for the engine.
+	ring bool
+
+	sent, received []hostverbs.WC
+	events         []hostverbs.EventType
+	pulls          int
+	// What the next callbacks return.
+	pullErr, sendErr, recvErr error
+	// onRecv, if set, is called with every receive completion.
+	onRecv func()
+}
+
+// pump posts what the send queue holds, if there is news, and says whether there was.
+func (d *device) pump() bool {
+	if !d.ring {
+		return false
+	}
+	d.ring = false
+	n := d.qp.PostSend(d.sq)
+	d.sq = d.sq[n:]
+	return n > 0
+}
+
+func (d *device) PullRecv(wr *hostverbs.RecvWR) (bool, error) {
+	d.pulls++
+	if d.pullErr != nil {
+		return false, d.pullErr
+	}
+	if len(d.rq) == 0 {
+		return false, nil
+	}
+	*wr = d.rq[0]
+	d.rq = d.rq[1:]
+	return true, nil
+}
+
+func (d *device) CompleteSend(wc *hostverbs.WC) error {
+	d.sent = append(d.sent, *wc)
+	return d.sendErr
+}
+
+func (d *device) CompleteRecv(wc *hostverbs.WC) error {
+	d.received = append(d.received, *wc)
+	if d.onRecv != nil {
+		d.onRecv()
+	}
+	return d.recvErr
+}
+
+func (d *device) SendReady() { d.ring = true }
+
+func (d *device) Event(e hostverbs.EventType) { d.events = append(d.events, e) }
+
+// end is one end of a connection.
+type end struct {
+	g        *guest
+	pd       hostverbs.PD
+	scq, rcq hostverbs.CQ
+	qp       hostverbs.QP
+	dev      *device
+}
+
+// link are the attributes of one end.
+type link struct {
+	access                            hostverbs.AccessFlags
+	mtu                               hostverbs.MTU
+	sqPSN, rqPSN                      uint32
+	timeout, retry, rnrRetry, minRNR  uint8
+	rdAtomic, destRdAtomic, sgidIndex uint8
+	dgid                              hostverbs.GID
+	dest                              uint32
+}
+
+// timeoutCode is the retry timeout of the tests: 4.096 us * 2^8, about 1 ms.
+const timeoutCode = 8
+
+// qpCap is the size of the tests' queue pairs.
+var qpCap = hostverbs.QPCap{MaxSendWR: 256, MaxRecvWR: 256, MaxSendSGE: hostverbs.MaxSGE, MaxRecvSGE: hostverbs.MaxSGE}
+
+// newEnd creates a queue pair of the guest in RESET.
+func (g *guest) newEnd(typ hostverbs.QPType, sigAll bool) *end {
+	g.w.t.Helper()
+	e := &end{g: g, pd: g.pd, dev: &device{}}
+	var err error
+	if e.scq, err = g.ctx.CreateCQ(512); err != nil {
+		g.w.t.Fatalf("create CQ: %v", err)
+	}
+	if e.rcq, err = g.ctx.CreateCQ(512); err != nil {
+		g.w.t.Fatalf("create CQ: %v", err)
+	}
+	init := &hostverbs.QPInitAttr{SendCQ: e.scq, RecvCQ: e.rcq, Cap: qpCap, Type: typ, SQSigAll: sigAll}
+	if e.qp, err = g.ctx.CreateQP(e.pd, init, e.dev); err != nil {
+		g.w.t.Fatalf("create QP: %v", err)
+	}
+	e.dev.qp = e.qp
+	g.w.ends = append(g.w.ends, e)
+	return e
+}
+
+// linkTo are the attributes that connect e with p. The sequence numbers start just below their wrap.
+func (e *end) linkTo(p *end) link {
+	return link{
+		access: everything, mtu: hostverbs.MTU1024,
+		sqPSN: 0xfffffe - e.qp.QPN()%16, rqPSN: 0xfffffe - p.qp.QPN()%16,
+		timeout: timeoutCode, retry: 3, rnrRetry: 3, minRNR: 12, rdAtomic: 16, destRdAtomic: 16,
+		dgid: p.g.gid, dest: p.qp.QPN(),
+	}
+}
+
+// The masks of the three steps to RTS.
+const (
+	maskInit = hostverbs.QPStateMask | hostverbs.QPPKeyIndex | hostverbs.QPPort | hostverbs.QPAccessFlagsMask
+	maskRTR  = hostverbs.QPStateMask | hostverbs.QPAV | hostverbs.QPPathMTU | hostverbs.QPDestQPN | hostverbs.QPRQPSN |
+		hostverbs.QPMaxDestRdAtomic | hostverbs.QPMinRNRTimer
+	maskRTS = hostverbs.QPStateMask | hostverbs.QPTimeout | hostverbs.QPRetryCnt | hostverbs.QPRNRRetry |
+		hostverbs.QPSQPSN | hostverbs.QPMaxQPRdAtomic
+)
+
+// attr are all attributes of the link, with the state to move to.
+func (l *link) attr(next hostverbs.QPState) *hostverbs.QPAttr {
+	return &hostverbs.QPAttr{
+		QPState: next, PortNum: 1, QPAccessFlags: l.access, PathMTU: l.mtu, DestQPNum: l.dest,
+		SQPSN: l.sqPSN, RQPSN: l.rqPSN, MinRNRTimer: l.minRNR, MaxRdAtomic: l.rdAtomic, MaxDestRdAtomic: l.destRdAtomic,
+		Timeout: l.timeout, RetryCnt: l.retry, RNRRetry: l.rnrRetry,
+		AHAttr: hostverbs.AHAttr{DGID: l.dgid, SGIDIndex: l.sgidIndex, GRH: true, PortNum: 1, HopLimit: 64, SL: 3},
+	}
+}
+
+// up moves a queue pair from RESET to a state on the way to RTS.
+func (e *end) up(l link, state hostverbs.QPState) {
+	e.g.w.t.Helper()
+	steps := []struct {
+		state hostverbs.QPState
+		mask  hostverbs.AttrMask
+	}{{hostverbs.StateInit, maskInit}, {hostverbs.StateRTR, maskRTR}, {hostverbs.StateRTS, maskRTS}}
+	for _, s := range steps {
+		if s.state <= state {
+			e.modify(l.attr(s.state), s.mask)
+		}
+	}
+}
+
+// modify is ibv_modify_qp, which must succeed.
+func (e *end) modify(a *hostverbs.QPAttr, mask hostverbs.AttrMask) {
+	e.g.w.t.Helper()
+	if err := e.qp.Modify(a, mask); err != nil {
+		e.g.w.t.Fatalf("modify to %s with %s: %v", a.QPState, mask, err)
+	}
+}
+
+// to moves the queue pair to a state that needs nothing else.
+func (e *end) to(s hostverbs.QPState) {
+	e.g.w.t.Helper()
+	e.modify(&hostverbs.QPAttr{QPState: s}, hostverbs.QPStateMask)
+}
+
+// state is the queue pair's state as the engine tells it.
+func (e *end) state() hostverbs.QPState {
+	e.g.w.t.Helper()
+	a, err := e.qp.Query()
+	if err != nil {
+		e.g.w.t.Fatalf("query: %v", err)
+	}
+	return a.QPState
+}
+
+// pair connects two guests by RC queue pairs in RTS. tune, if not nil, changes the attributes of both ends before.
+func (w *world) pair(a, b *guest, tune func(la, lb *link)) (*end, *end) {
+	w.t.Helper()
+	ea, eb := a.newEnd(hostverbs.QPTypeRC, false), b.newEnd(hostverbs.QPTypeRC, false)
+	la, lb := ea.linkTo(eb), eb.linkTo(ea)
+	if tune != nil {
+		tune(&la, &lb)
+	}
+	ea.up(la, hostverbs.StateRTS)
+	eb.up(lb, hostverbs.StateRTS)
+	return ea, eb
+}
+
+// send posts requests, which are signalled unless they say otherwise by the flag quiet.
+func (e *end) send(wrs ...hostverbs.SendWR) {
+	e.g.w.owner.Do(func() {
+		e.dev.sq = append(e.dev.sq, wrs...)
+		e.dev.ring = true
+	})
+}
+
+// recv posts receives.
+func (e *end) recv(wrs ...hostverbs.RecvWR) {
+	e.g.w.owner.Do(func() {
+		e.dev.rq = append(e.dev.rq, wrs...)
+		e.qp.RecvPosted()
+	})
+}
+
+// wr makes a signalled send request.
+func wr(id uint64, op hostverbs.WROpcode, sges ...hostverbs.SGE) hostverbs.SendWR {
+	w := hostverbs.SendWR{WRID: id, Opcode: op, Flags: hostverbs.SendSignaled, NumSGE: uint8(len(sges))}
+	copy(w.SGE[:], sges)
+	return w
+}
+
+// rdma makes a signalled request to the byte off of a remote region.
+func rdma(id uint64, op hostverbs.WROpcode, far *region, off uint64, sges ...hostverbs.SGE) hostverbs.SendWR {
+	w := wr(id, op, sges...)
+	w.RemoteAddr, w.RKey = far.start+off, far.mr.RKey()
+	return w
+}
+
+// rwr makes a receive request.
+func rwr(id uint64, sges ...hostverbs.SGE) hostverbs.RecvWR {
+	w := hostverbs.RecvWR{WRID: id, NumSGE: uint8(len(sges))}
+	copy(w.SGE[:], sges)
+	return w
+}
+
+// valid keeps of a completion what ibv_poll_cq(3) calls valid: after an error the request's name and the status.
+func valid(wc hostverbs.WC) hostverbs.WC {
+	if wc.Status != hostverbs.WCSuccess {
+		return hostverbs.WC{WRID: wc.WRID, Status: wc.Status}
+	}
+	if wc.Opcode != hostverbs.WCOpRDMARead && wc.Opcode != hostverbs.WCOpRecv && wc.Opcode != hostverbs.WCOpRecvRDMAWithImm {
+		wc.ByteLen = 0
+	}
+	wc.SL, wc.PKeyIndex = 0, 0
+	return wc
+}
+
+// compare fails if the completions are not those expected, and forgets them.
+func (e *end) compare(what string, got *[]hostverbs.WC, want []hostverbs.WC) {
+	e.g.w.t.Helper()
+	var g []hostverbs.WC
+	for _, wc := range *got {
+		g = append(g, valid(wc))
+	}
+	if d := cmp.Diff(want, g, cmpopts.EquateEmpty()); d != "" {
+		e.g.w.t.Errorf("%s of %s's QP (-want +got):\n%s", what, e.g.name, d)
+	}
+	*got = nil
+}
+
+// sends expects exactly these completions of the send queue since the last look.
+func (e *end) sends(what string, want ...hostverbs.WC) {
+	e.g.w.t.Helper()
+	e.compare(what+": send completions", &e.dev.sent, want)
+}
+
+// recvs expects exactly these completions of the receive queue since the last look.
+func (e *end) recvs(what string, want ...hostverbs.WC) {
+	e.g.w.t.Helper()
+	e.compare(what+": receive completions", &e.dev.received, want)
+}
+
+// events expects exactly these events since the last look.
+func (e *end) events(what string, want ...hostverbs.EventType) {
+	e.g.w.t.Helper()
+	if d := cmp.Diff(want, e.dev.events, cmpopts.EquateEmpty()); d != "" {
+		e.g.w.t.Errorf("%s: events of %s's QP (-want +got):\n%s", what, e.g.name, d)
+	}
+	e.dev.events = nil
+}
+
+// in expects the queue pair to be in a state.
+func (e *end) in(what string, want hostverbs.QPState) {
+	e.g.w.t.Helper()
+	if got := e.state(); got != want {
+		e.g.w.t.Errorf("%s: %s's QP is in %s, want %s", what, e.g.name, got, want)
+	}
+}
+
+// failed is the completion of a request that failed.
+func failed(id uint64, s hostverbs.WCStatus) hostverbs.WC {
+	return hostverbs.WC{WRID: id, Status: s}
+}
+
+// done is the completion of a send request that succeeded; READs have a length too.
+func done(id uint64, op hostverbs.WCOpcode) hostverbs.WC {
+	return hostverbs.WC{WRID: id, Opcode: op}
+}

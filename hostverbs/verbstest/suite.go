@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package verbstest is the contract that every engine behind hostverbs.Provider has to keep: what arrives, what
+// completes and how, what is refused, and when. It plays the device's part, with posted requests, a posted receive
+// queue and guest memory from the heap, so that the race detector sees every byte.
+//
+// It may not know any engine: what only one of them can promise is tested with that engine.
+package verbstest
+
+import (
+	"testing"
+
+	"github.com/pvrdmad/pvrdmad/hostverbs"
+)
+
+// Env is an engine under test.
+type Env struct {
+	Provider hostverbs.Provider
+	// Clock is the time that the engine's Progress is given.
+	Clock Clock
+}
+
+// Case is one promise.
+type Case struct {
+	// Name is the promise as a sentence.
+	Name string
+	// Check fails t if the engine breaks it.
+	Check func(t testing.TB, env Env)
+}
+
+// Run holds an engine to all promises. open returns a fresh one.
+func Run(t *testing.T, open func(t testing.TB) Env) {
+	for _, c := range Cases() {
+		t.Run(c.Name, func(t *testing.T) { c.Check(t, open(t)) })
+	}
+}
+
+// Cases returns all promises.
+func Cases() []Case {
+	var all []Case
+	for _, part := range [][]Case{dataCases()} {
+		all = append(all, part...)
+	}
+	return all
+}
