@@ -32,6 +32,10 @@ type Poller interface {
 	// Progress does the work that is due: transfers under way, retries, completions of a host's device. It does
 	// a bounded amount and returns whether it did any, and when it wants to be called again if nothing else
 	// happens: nanoseconds on the clock of now, 0 for never. Owner thread only; it allocates nothing.
+	//
+	// The owner calls it after it has posted and after each Owner.Do, before it waits for anything: only here does the
+	// engine learn the time, so that timers of what was posted start here, and SendReady, flushes after a Modify and
+	// the rest of long messages come from here.
 	Progress(now int64) (worked bool, next int64)
 	// Close ends the poller. Its contexts are closed before.
 	Close() error
