@@ -36,8 +36,8 @@ const (
 	NumIRQs = 5
 )
 
-// Device is what a session serves. The server calls every method from the session's one goroutine, in the
-// order of the client's messages, and never again after Close. A method that returns an error has changed
+// Device is what a session serves. The server calls every method from the session's one goroutine (the one that
+// called Config.Open), in the order of the client's messages, and never again after Close. A method that returns an error has changed
 // nothing; the client gets the errno that the error wraps, EIO if it wraps none, and the session goes on. A
 // method that panics ends the session: the panic is reported to the Observer and Close is called.
 //
@@ -53,22 +53,22 @@ type Device interface {
 	IRQs() [NumIRQs]uint32
 
 	// ReadRegion fills p with the bytes of a region from offset off. The server has checked that the region
-	// may be read and that off+len(p) lies in it; len(p) is 1 to MaxTransfer. p comes zeroed and is valid
-	// during the call only.
+	// has RegionRead and that off+len(p) lies in it; len(p) is 1 to MaxTransfer, and nothing is aligned. p comes
+	// zeroed and is valid during the call only.
 	ReadRegion(index RegionIndex, off uint64, p []byte) error
 	// WriteRegion writes p at offset off of a region, with the same checks made. p is valid during the call
 	// only. The client is answered when it returns, so work that takes long belongs into Replied.
 	WriteRegion(index RegionIndex, off uint64, p []byte) error
 	// Replied is called after each WriteRegion that returned nil, once the answer to it was sent: the place
 	// for work that must not delay the answer. The next message is read after it returns, so a later read
-	// of a register waits for that work. A posted write is followed by it directly, and so is each entry of
-	// a REGION_WRITE_MULTI; only if such a message wants an answer, the last entry's call comes after it. It
-	// is not called when the answer could not be sent; Close follows then.
+	// of a register waits for that work. A posted write is followed by it directly, and so is each write of
+	// a REGION_WRITE_MULTI; only if such a message wants an answer, the last write's call comes after the
+	// answer. It is not called when the answer could not be sent; Close follows then.
 	Replied()
 
-	// MapDMA makes guest memory known. The server has checked that Addr, Size and Offset are multiples of
-	// PageSize, that Size is not 0 and nothing wraps, that no mapping begins at Addr and that there are fewer
-	// than MaxDMAMaps. An overlap with another mapping is the device's to refuse, with EEXIST.
+	// MapDMA makes guest memory known. The server has checked that Addr and Size are multiples of PageSize (Offset
+	// too if there is a file), that Size is not 0 and nothing wraps, that no other mapping overlaps and that
+	// there are fewer than MaxDMAMaps.
 	MapDMA(m DMAMap) error
 	// UnmapDMA takes back one mapping; addr and size are exactly those of an earlier MapDMA. The client is
 	// answered when it returns: by then nothing may touch that memory any more.

@@ -20,7 +20,8 @@ type Observer interface {
 	BusyRefused(p Peer)
 	// Refused: a message was answered with an error, or ended the session.
 	Refused(r Refusal)
-	// Handled: a message was served. It is called for every message, so it must be cheap.
+	// Handled: a message is done with, also one that was Refused but not Fatal. It is called for every message,
+	// so it must be cheap.
 	Handled(h Handling)
 	// Panicked: a method of the Device panicked. Disconnected follows.
 	Panicked(p Panic)
@@ -56,37 +57,11 @@ func (NopObserver) AcceptFailed(error, time.Duration) {}
 type Disconnect struct {
 	Peer   Peer
 	Reason Reason
-	// Err is the cause, nil if the client just closed its end.
+	// Err is the cause, nil if the client just closed its end or Serve's context ended.
 	Err error
 	// Opened says whether a Device was opened for it (and is closed now).
 	Opened bool
 }
-
-// Reason is why a connection ended: a closed list, fit for a metric's label.
-type Reason uint8
-
-// Why a connection ended.
-const (
-	// ReasonClientClosed: the client closed its end between two messages.
-	ReasonClientClosed Reason = iota
-	// ReasonShutdown: Serve's context ended.
-	ReasonShutdown
-	// ReasonProtocol: the client broke the protocol beyond repair, see Fault.
-	ReasonProtocol
-	// ReasonHandshake: no VERSION within the handshake timeout.
-	ReasonHandshake
-	// ReasonOpen: Config.Open failed, or the device describes itself wrongly.
-	ReasonOpen
-	// ReasonPanic: the Device panicked.
-	ReasonPanic
-	// ReasonSlow: the client did not read its answers within the write timeout.
-	ReasonSlow
-	// ReasonBlockingEventFD: the client made one of its eventfds block a Trigger.
-	ReasonBlockingEventFD
-	// ReasonIO: the socket failed, or closed in the middle of a message.
-	ReasonIO
-	numReasons
-)
 
 // Refusal is a message that was not served.
 type Refusal struct {
@@ -102,7 +77,7 @@ type Refusal struct {
 	Fatal bool
 }
 
-// Handling is a message that was served.
+// Handling is a message that was answered, or would have been if the client had wanted it.
 type Handling struct {
 	Command Command
 	// Answer is how long the client waited: from the message's arrival until its answer was written, or until

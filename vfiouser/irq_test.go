@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vfiouser
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	assignFlags = irqDataEventFD | irqActionTrigger
+	noneTrigger = irqDataNone | irqActionTrigger
+)
+
+func irqFaults() []badFrame {
+	args, body, fds := FaultArgs, FaultBody, FaultFDs
+	return []badFrame{
+		{"no data flag", irqFrame(irqActionTrigger, IRQMSIX, 0, 1), 0, args, unix.EINVAL, false},
+		{"two data flags", irqFrame(irqDataNone|irqDataBool|irqActionTrigger, IRQMSIX, 0, 1, 1), 0, args, unix.EINVAL, false},
+		{"no action flag", irqFrame(irqDataNone, IRQMSIX, 0, 1), 0, args, unix.EINVAL, false},
+		{"two action flags", irqFrame(irqDataNone|irqActionMask|irqActionUnmask, IRQMSIX, 0, 1), 0, args, unix.EINVAL, false},
+		{"an unknown IRQ flag", irqFrame(noneTrigger|1<<6, IRQMSIX, 0, 1), 0, args, unix.EINVAL, false},
+		{"a sixth IRQ index", irqFrame(noneTrigger, NumIRQs, 0, 0), 0, args, unix.EINVAL, false},
+		{"argsz too small", frame{command: CommandDeviceSetIRQs, body: words(19, noneTrigger, 2, 0, 1)}, 0, args, unix.EINVAL, false},
+		{"a start behind the last vector", irqFrame(noneTrigger, IRQMSIX, 3, 1), 0, args, unix.EINVAL, false},
+		{"a count behind the last vector", irqFrame(noneTrigger, IRQMSIX, 1, 3), 0, args, unix.EINVAL, false},
+		{"a count that wraps", irqFrame(noneTrigger, IRQMSIX, 2, math.MaxUint32), 0, args, unix.EINVAL, false},
+		{"a start that wraps", irqFrame(noneTrigger, IRQMSIX, math.MaxUint32, 2), 0, args, unix.EINVAL, false},
+		{"a vector of an index without any", irqFrame(noneTrigger, IRQMSI, 0, 1), 0, args, unix.EINVAL, false},
+		{"no vectors from 1 on", irqFrame(noneTrigger, IRQMSIX, 1, 0), 0, args, unix.EINVAL, false},
+		{"no vectors to mask", irqFrame(irqDataNone|irqActionMask, IRQMSIX, 0, 0), 0, args, unix.EINVAL, false},
+		{"no vectors by booleans", irqFrame(irqDataBool|irqActionTrigger, IRQMSIX, 0, 0), 0, args, unix.EINVAL, false},
+		{"no vectors to assign", irqFrame(assignFlags, IRQMSIX, 0, 0), 0, args, unix.EINVAL, false},
+		{"a boolean missing", irqFrame(irqDataBool|irqActionTrigger, IRQMSIX, 0, 2, 1), 0, body, unix.EINVAL, false},
+		{"a boolean too many", irqFrame(irqDataBool|irqActionTrigger, IRQMSIX, 0, 2, 1, 1, 1), 0, body, unix.EINVAL, false},
+		{"data where there is none", irqFrame(noneTrigger, IRQMSIX, 0, 1, 1), 0, body, unix.EINVAL, false},
+		{"a file with booleans", irqFrame(irqDataBool|irqActionTrigger, IRQMSIX, 0, 1, 1), 1, fds, unix.EINVAL, false},
+		{"a file with no data", irqFrame(noneTrigger, IRQMSIX, 0, 1), 1, fds, unix.EINVAL, false},
+		{"a file missing", irqFrame(assignFlags, IRQMSIX, 0, 2), 1, fds, unix.EINVAL, false},
+		{"a file too many", irqFrame(assignFlags, IRQMSIX, 0, 1), 2, fds, unix.EINVAL, false},
+		{"masking ERR", irqFrame(irqDataNone|irqActionMask, IRQErr, 0, 1), 0, args, unix.EINVAL, false},
+		{"unmasking REQ", irqFrame(irqDataNone|irqActionUnmask, IRQReq, 0, 1), 0, args, unix.EINVAL, false},
+		{"unmasking by eventfd", irqFrame(irqDataEventFD|irqActionUnmask, IRQINTx, 0, 1), 1, FaultAbsent, unix.EOPNOTSUPP, false},
+		{"masking by eventfd", irqFrame(irqDataEventFD|irqActionMask, IRQMSIX, 0, 1), 1, FaultAbsent, unix.EOPNOTSUPP, false},
+	}
+}
+
+// readEvents returns an eventfd's counter and sets it to 0.
+func readEvents(t *testing.T, fd int) uint64 {
+	t.Helper()
+	var p [8]byte
+	switch _, err := unix.Read(fd, p[:]); {
+	case errors.Is(err, unix.EAGAIN):
+		return 0
+	case err != nil:
+		t.Fatal(err)
+	}
+	return binary.NativeEndian.Uint64(p[:])
+}
+
+func wantEvents(t *testing.T, fd int, want uint64) {
+	t.Helper()
+	if got := readEvents(t, fd); got != want {
+		t.Errorf("the eventfd has %d events, want %d", got, want)
+	}
+}
+
+func TestAnInterruptReachesItsEventFDAndNoOther(t *testing.T) {
+	r := start(t, nil, nil)
+	c := r.client()
+	a, b := newEventFD(t), newEventFD(t)
+	c.must(irqFrame(assignFlags, IRQMSIX, 1, 2).with(a, b))
+
+	r.session().Trigger(IRQMSIX, 2)
+	r.session().Trigger(IRQMSIX, 2)
+	r.session().Trigger(IRQMSIX, 1)
+
+	wantEvents(t, a, 1)
+	wantEvents(t, b, 2)
+}
+
+func TestAnInterruptOfAVectorThatDoesNotExistIsIgnored(t *testing.T) {
+	r := start(t, nil, nil)
+	r.client()
+
+	for _, index := range []IRQIndex{IRQINTx, IRQMSI, IRQMSIX, NumIRQs, math.MaxUint32} {
+		r.session().Trigger(index, 3)
+		r.session().Trigger(index, math.MaxUint32)
+	}
+}
+
+func TestInterruptsWithoutAnEventFDAreLatchedAndDeliveredOnce(t *testing.T) {
+	r := start(t, nil, nil)
+	c := r.client()
+	a, b := newEventFD(t), newEventFD(t)
+	for range 5 {
+		r.session().Trigger(IRQMSIX, 0)
+	}
+
+	c.must(irqFrame(assignFlags, IRQMSIX, 0, 1).with(a))
+	wantEvents(t, a, 1)
+	c.must(irqFrame(assignFlags, IRQMSIX, 0, 1).with(b))
+
+	wantEvents(t, b, 0)
+}
+
+func TestALatchedInterruptOutlivesQEMUsReassignmentOfAllVectors(t *testing.T) {
+	r := start(t, nil, nil)
+	c := r.client()
+	fds := []int{newEventFD(t), newEventFD(t), newEventFD(t)}
+	c.must(irqFrame(assignFlags, IRQMSIX, 0, 1).with(fds[0]))
+
+	// As QEMU enables one more vector: take one away, disable all, set all again.
+	c.must(irqFrame(assignFlags, IRQMSIX, 0, 1))
+	r.session().Trigger(IRQMSIX, 0)
+	c.must(irqFrame(noneTrigger, IRQMSIX, 0, 0))
+	r.session().Trigger(IRQMSIX, 1)
+	c.must(irqFrame(assignFlags, IRQMSIX, 0, 3).with(fds...))
+
+	wantEvents(t, fds[0], 1)
+	wantEvents(t, fds[1], 1)
+	wantEvents(t, fds[2], 0)
+}
+
+func TestAResetForgetsLatchedInterruptsAndKeepsEventFDs(t *testing.T) {
+	r := start(t, nil, nil)
+	c := r.client()
+	a, b := newEventFD(t), newEventFD(t)
+	c.must(irqFrame(assignFlags, IRQMSIX, 1, 1).with(b))
+	r.session().Trigger(IRQMSIX, 0)
+
+	c.must(frame{command: CommandDeviceReset})
+	c.must(irqFrame(assignFlags, IRQMSIX, 0, 1).with(a))
+	r.session().Trigger(IRQMSIX, 1)
+
+	wantEvents(t, a, 0)
+	wantEvents(t, b, 1)
+}
+
+func TestAMaskedVectorDeliversOnceWhenUnmasked(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		data uint32
+		bool []byte
+	}{{"without data", irqDataNone, nil}, {"by booleans", irqDataBool, []byte{0, 1, 0}}} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := start(t, nil, nil)
+			c := r.client()
+			fds := []int{newEventFD(t), newEventFD(t), newEventFD(t)}
+			c.must(irqFrame(assignFlags, IRQMSIX, 0, 3).with(fds...))
+			c.must(irqFrame(tc.data|irqActionMask, IRQMSIX, 0, 3, tc.bool...))
+
+			r.session().Trigger(IRQMSIX, 1)
+			r.session().Trigger(IRQMSIX, 1)
+			wantEvents(t, fds[1], 0)
+			c.must(irqFrame(tc.data|irqActionUnmask, IRQMSIX, 0, 3, tc.bool...))
+
+			wantEvents(t, fds[1], 1)
+			r.session().Trigger(IRQMSIX, 1)
+			wantEvents(t, fds[1], 1)
+		})
+	}
+}
+
+func TestINTxMasksItselfUntilTheClientUnmasksIt(t *testing.T) {
+	r := start(t, nil, nil)
+	c := r.client()
+	fd := newEventFD(t)
+	c.must(irqFrame(assignFlags, IRQINTx, 0, 1).with(fd))
+
+	r.session().Trigger(IRQINTx, 0)
+	r.session().Trigger(IRQINTx, 0)
+	wantEvents(t, fd, 1)
+	c.must(irqFrame(irqDataNone|irqActionUnmask, IRQINTx, 0, 1))
+	wantEvents(t, fd, 1)
+	c.must(irqFrame(irqDataNone|irqActionUnmask, IRQINTx, 0, 1))
+
+	wantEvents(t, fd, 0)
+}
+
+func TestAClientMayTriggerItsOwnInterrupts(t *testing.T) {
+	r := start(t, nil, nil)
+	c := r.client()
+	fds := []int{newEventFD(t), newEventFD(t), newEventFD(t)}
+	c.must(irqFrame(assignFlags, IRQMSIX, 0, 3).with(fds...))
+
+	c.must(irqFrame(noneTrigger, IRQMSIX, 1, 2))
+	c.must(irqFrame(irqDataBool|irqActionTrigger, IRQMSIX, 0, 3, 1, 0, 1))
+
+	wantEvents(t, fds[0], 1)
+	wantEvents(t, fds[1], 1)
+	wantEvents(t, fds[2], 2)
+}
+
+func TestErrAndReqTakeAnEventFDLikeTheOthers(t *testing.T) {
+	for _, index := range []IRQIndex{IRQErr, IRQReq} {
+		t.Run(index.String(), func(t *testing.T) {
+			r := start(t, nil, nil)
+			c := r.client()
+			fd := newEventFD(t)
+
+			c.must(irqFrame(assignFlags, index, 0, 1).with(fd))
+			r.session().Trigger(index, 0)
+			wantEvents(t, fd, 1)
+			c.must(irqFrame(noneTrigger, index, 0, 0))
+			r.session().Trigger(index, 0)
+
+			wantEvents(t, fd, 0)
+		})
+	}
+}
+
+func TestDisablingAnIndexWithoutVectorsIsNoError(t *testing.T) {
+	r := start(t, nil, nil)
+	c := r.client()
+
+	c.must(irqFrame(noneTrigger, IRQMSI, 0, 0))
+}
+
+func TestIRQInfoNamesVectorsAndFlags(t *testing.T) {
+	r := start(t, nil, nil)
+	c := r.client()
+
+	for index, want := range map[IRQIndex][]byte{
+		IRQINTx: words(16, 7, 0, 1), IRQMSI: words(16, 1, 1, 0), IRQMSIX: words(16, 1, 2, 3),
+		IRQErr: words(16, 1, 3, 1), IRQReq: words(16, 1, 4, 1),
+	} {
+		if got := c.must(irqInfoFrame(index)); !bytes.Equal(got.body, want) {
+			t.Errorf("%s: got %v, want %v", index, got.body, want)
+		}
+	}
+}
+
+func TestOnlyEventFDsAreTakenForInterrupts(t *testing.T) {
+	r := start(t, nil, nil)
+	c := r.client()
+	good := newEventFD(t)
+	file, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pipe[0])
+	defer unix.Close(pipe[1])
+
+	for name, fd := range map[string]int{"a file": int(file.Fd()), "a pipe": pipe[1], "memory": newMemFD(t, 4096)} {
+		got := c.call(irqFrame(assignFlags, IRQMSIX, 0, 2).with(good, fd))
+		if unix.Errno(got.errno) != unix.EINVAL {
+			t.Errorf("%s: got errno %v", name, unix.Errno(got.errno))
+		}
+	}
+
+	r.session().Trigger(IRQMSIX, 0)
+	wantEvents(t, good, 0) // a refused message has assigned nothing
+}
+
+func TestNoInterruptIsLostOrDoubledWhileVectorsAreReassigned(t *testing.T) {
+	r := start(t, nil, nil)
+	c := r.client()
+	fd := newEventFD(t)
+	var triggers sync.WaitGroup
+	for range 300 {
+		c.must(irqFrame(assignFlags, IRQMSIX, 0, 1))
+
+		triggers.Go(func() { r.session().Trigger(IRQMSIX, 0) })
+		c.must(irqFrame(assignFlags, IRQMSIX, 0, 1).with(fd))
+		triggers.Wait()
+
+		wantEvents(t, fd, 1)
+	}
+}
+
+func TestTriggerDoesNotAllocate(t *testing.T) {
+	r := start(t, nil, nil)
+	c := r.client()
+	fd := newEventFD(t)
+	c.must(irqFrame(assignFlags, IRQMSIX, 0, 1).with(fd))
+	s := r.session()
+
+	delivered := testing.AllocsPerRun(1000, func() { s.Trigger(IRQMSIX, 0) })
+	latched := testing.AllocsPerRun(1000, func() { s.Trigger(IRQMSIX, 1) })
+
+	if delivered != 0 || latched != 0 {
+		t.Errorf("%v allocations when delivered, %v when latched", delivered, latched)
+	}
+}
+
+func TestTriggerAfterTheEndIsIgnored(t *testing.T) {
+	r := start(t, nil, nil)
+	c := r.client()
+	fd := newEventFD(t)
+	c.must(irqFrame(assignFlags, IRQMSIX, 0, 1).with(fd))
+	s := r.session()
+	c.close()
+	r.disconnect(1)
+
+	s.Trigger(IRQMSIX, 0)
+
+	wantEvents(t, fd, 0)
+}
+
+func TestAnEventFDThatIsMadeToBlockHoldsTriggerUpForAMomentAndEndsTheSession(t *testing.T) {
+	r := start(t, nil, nil)
+	c := r.client()
+	fd := newEventFD(t)
+	c.must(irqFrame(assignFlags, IRQMSIX, 0, 1).with(fd))
+	s := r.session()
+	if err := unix.SetNonblock(fd, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.Write(fd, longs(math.MaxUint64-1)); err != nil {
+		t.Fatal(err)
+	}
+
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		s.Trigger(IRQMSIX, 0)
+		s.Trigger(IRQMSIX, 0) // not even tried
+	}()
+	select {
+	case <-returned:
+	case <-time.After(patience):
+		var p [8]byte
+		_, _ = unix.Read(fd, p[:]) // lets the test end
+		t.Fatal("Trigger blocks")
+	}
+
+	if got := r.disconnect(1); got.Reason != ReasonBlockingEventFD {
+		t.Errorf("got %+v", got)
+	}
+	begin := time.Now()
+	r.client().alive()
+	if waited := time.Since(begin); waited < penalty/2 {
+		t.Errorf("the next client was let in after %v", waited)
+	}
+}
+
+func TestAnEventFDThatIsFullIsLeftAlone(t *testing.T) {
+	r := start(t, nil, nil)
+	c := r.client()
+	fd := newEventFD(t)
+	c.must(irqFrame(assignFlags, IRQMSIX, 0, 1).with(fd))
+	if _, err := unix.Write(fd, longs(math.MaxUint64-1)); err != nil {
+		t.Fatal(err)
+	}
+
+	r.session().Trigger(IRQMSIX, 0)
+	time.Sleep(5 * blockedTick)
+
+	c.alive()
+	wantEvents(t, fd, math.MaxUint64-1)
+}
