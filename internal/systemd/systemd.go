@@ -25,7 +25,9 @@ func Ready(status string) error { return notify(daemon.SdNotifyReady + "\n" + st
 func Status(status string) error { return notify(statusLine(status)) }
 
 // Stopping says that the daemon goes down.
-func Stopping(status string) error { return notify(daemon.SdNotifyStopping + "\n" + statusLine(status)) }
+func Stopping(status string) error {
+	return notify(daemon.SdNotifyStopping + "\n" + statusLine(status))
+}
 
 // statusLine keeps the status on one line: each line of a notification is an assignment.
 func statusLine(status string) string { return "STATUS=" + strings.ReplaceAll(status, "\n", " ") }
