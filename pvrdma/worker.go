@@ -121,21 +121,26 @@ func (w *Worker) run() {
 			return
 		}
 		now := w.now()
-		w.passTime = now
-		worked := false
-		next := int64(0)
-		for _, d := range w.devices {
-			dw, dnext := w.visit(d, now)
-			worked = worked || dw
-			next = earlier(next, dnext)
-		}
-		pw, pnext := w.progress(now)
-		if worked || pw {
+		worked, next := w.pass(now)
+		if worked {
 			w.idle.worked(now)
 			continue
 		}
-		w.idle.step(now, earlier(next, pnext), w.maxSleep)
+		w.idle.step(now, next, w.maxSleep)
 	}
+}
+
+// pass lets every device and the engine do a bounded amount of work, and reports whether there was any and when to come
+// again.
+func (w *Worker) pass(now int64) (worked bool, next int64) {
+	w.passTime = now
+	for _, d := range w.devices {
+		dw, dnext := w.visit(d, now)
+		worked = worked || dw
+		next = earlier(next, dnext)
+	}
+	pw, pnext := w.progress(now)
+	return worked || pw, earlier(next, pnext)
 }
 
 // earlier returns the earlier of two times of which 0 is never.
