@@ -14,7 +14,7 @@ func (p *Pages) writable(off, n uint64) bool {
 	return p.prot&ProtWrite != 0 && p.readable(off, n)
 }
 
-// refuse says why an access that needs prot is not allowed. It returns nil if it is allowed and has no bytes.
+// refuse says why readable or writable was false. It returns nil if the access is allowed and has no bytes.
 func (p *Pages) refuse(off, n uint64, prot Prot) error {
 	var cause error
 	switch {
@@ -24,10 +24,12 @@ func (p *Pages) refuse(off, n uint64, prot Prot) error {
 		cause = ErrDisabled
 	case prot&^p.prot != 0:
 		cause = errReadOnly
-	case n == 0 && off <= p.length:
+	case off > p.length || n > p.length-off:
+		cause = errBounds
+	case n == 0:
 		return nil
 	default:
-		cause = errBounds
+		cause = ErrDisabled // and enabled again meanwhile
 	}
 	return p.space.errf("access %#x bytes at offset %#x of %#x pinned bytes: %w", n, off, p.length, cause)
 }

@@ -72,8 +72,8 @@ func copyPieces(dst *walker, doff uint64, src *walker, soff, n uint64) {
 // Copy moves n bytes from src to dst, which may belong to two guests, with one memory copy. Everything is checked
 // before the first byte moves. Overlapping ranges are allowed only where both are one piece.
 //
-// It guards itself: a fault is a *FaultError that names the guest whose memory failed, and the bytes before it may
-// have been moved. Other errors are those of Pages and Space.
+// It guards itself. An error is a *CopyError that says which side failed and wraps what Pages or Space say, or a
+// *FaultError that names the guest whose memory failed; the bytes before a fault may have been moved.
 func Copy(dst Memory, doff uint64, src Memory, soff, n uint64) (err error) {
 	d, dok := dst.(*Pages)
 	s, sok := src.(*Pages)
@@ -81,10 +81,7 @@ func Copy(dst Memory, doff uint64, src Memory, soff, n uint64) (err error) {
 		return copyAny(dst, doff, src, soff, n)
 	}
 	if !d.writable(doff, n) || !s.readable(soff, n) {
-		if err := d.refuse(doff, n, ProtWrite); err != nil {
-			return err
-		}
-		return s.refuse(soff, n, ProtRead)
+		return refuseCopy(d, doff, s, soff, n)
 	}
 	armed := debug.SetPanicOnFault(true)
 	defer func() { // endGuard for two; a function literal is 2 ns cheaper
@@ -93,7 +90,7 @@ func Copy(dst Memory, doff uint64, src Memory, soff, n uint64) (err error) {
 			debug.SetPanicOnFault(false)
 		}
 		if r != nil {
-			err = faultOf(r, d.space.dom, s.space.dom)
+			err = blame(r, &side{walker: walker{p: d, hint: -1}, space: d.space}, doff, s.space, n)
 		}
 	}()
 	if !d.one.isNil() && !s.one.isNil() {
@@ -101,39 +98,77 @@ func Copy(dst Memory, doff uint64, src Memory, soff, n uint64) (err error) {
 		return nil
 	}
 	di, si := -1, -1
-	for n > 0 { // copyPieces without the detour
-		dh, dn := d.piece(doff, &di)
-		sh, sn := s.piece(soff, &si)
-		k := min(n, dn, sn)
+	for at := uint64(0); at < n; { // copyPieces without the detour
+		dh, dn := d.piece(doff+at, &di)
+		sh, sn := s.piece(soff+at, &si)
+		k := min(n-at, dn, sn)
 		move(dh, sh, k)
-		doff += k
-		soff += k
-		n -= k
+		at += k
 	}
 	return nil
+}
+
+// refuseCopy says why a copy is not allowed. It returns nil if it is allowed and has no bytes.
+func refuseCopy(d *Pages, doff uint64, s *Pages, soff, n uint64) error {
+	if !d.writable(doff, n) {
+		if err := d.refuse(doff, n, ProtWrite); err != nil {
+			return &CopyError{Dst: true, Err: err}
+		}
+	}
+	if !s.readable(soff, n) {
+		if err := s.refuse(soff, n, ProtRead); err != nil {
+			return &CopyError{Err: err}
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return &CopyError{Dst: true, Err: d.space.errf("copy %#x bytes: %w", n, ErrDisabled)} // enabled again meanwhile
+}
+
+// blame makes the error for what a copy to dst recovered.
+func blame(r any, dst *side, doff uint64, srcSpace *Space, n uint64) error {
+	e := faultOf(r, dst.space.dom, srcSpace.dom)
+	return &CopyError{Dst: e.Space == dst.space && (dst.space != srcSpace || dst.contains(doff, n, e.host)), Err: e}
+}
+
+// contains says whether a host address is in a checked range.
+func (w *walker) contains(off, n uint64, host uintptr) bool {
+	for n > 0 {
+		h, k := w.piece(off)
+		if k = min(k, n); uint64(host-h.addr()) < k {
+			return true
+		}
+		off += k
+		n -= k
+	}
+	return false
 }
 
 // copyAny is Copy with a Space on at least one side.
 func copyAny(dst Memory, doff uint64, src Memory, soff, n uint64) (err error) {
 	var d, s side
 	if err := d.open(dst, doff, n, ProtWrite); err != nil {
-		return err
+		return &CopyError{Dst: true, Err: err}
 	}
 	if err := s.open(src, soff, n, ProtRead); err != nil {
 		d.close()
-		return err
+		return &CopyError{Err: err}
 	}
 	armed := debug.SetPanicOnFault(true)
 	defer func() {
 		r := recover()
-		d.close()
-		s.close()
 		if !armed {
 			debug.SetPanicOnFault(false)
 		}
+		s.close()
 		if r != nil {
-			err = faultOf(r, d.space.dom, s.space.dom)
+			d.hint, d.r = -1, nil
+			defer d.close() // blame looks at d's table, and may panic
+			err = blame(r, &d, doff, s.space, n)
+			return
 		}
+		d.close()
 	}()
 	copyPieces(&d.walker, doff, &s.walker, soff, n)
 	return nil

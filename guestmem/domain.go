@@ -72,14 +72,14 @@ func endGuard(armed bool, d *Domain, errp *error) {
 
 // faultOf returns the error for the recovered value r if it is a fault at memory of one of two Domains. Any other
 // panic goes on.
-func faultOf(r any, d1, d2 *Domain) error {
+func faultOf(r any, d1, d2 *Domain) *FaultError {
 	if e, ok := r.(interface {
 		runtime.Error
 		Addr() uintptr
 	}); ok {
 		for _, d := range [...]*Domain{d1, d2} {
 			if m := d.mappingAt(e.Addr()); m != nil {
-				return m.space.describeFault(m, uint64(e.Addr()-m.base.addr()))
+				return m.space.describeFault(m, e.Addr())
 			}
 		}
 	}

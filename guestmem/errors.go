@@ -48,6 +48,8 @@ type FaultError struct {
 	Addr uint64
 	// Offset is the offset in the region's file, in bytes.
 	Offset uint64
+
+	host uintptr // the faulting address
 }
 
 // Error names the guest, the guest address and the region.
@@ -58,3 +60,22 @@ func (e *FaultError) Error() string {
 
 // Unwrap returns EFAULT.
 func (e *FaultError) Unwrap() error { return unix.EFAULT }
+
+// CopyError says which side of a Copy failed. It wraps the cause, for example a *FaultError.
+type CopyError struct {
+	// Dst is true if the destination failed, false if the source did.
+	Dst bool
+	// Err is the cause.
+	Err error
+}
+
+// Error names the side and the cause.
+func (e *CopyError) Error() string {
+	if e.Dst {
+		return "copy destination: " + e.Err.Error()
+	}
+	return "copy source: " + e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *CopyError) Unwrap() error { return e.Err }

@@ -258,10 +258,11 @@ func (s *Space) Stats() Stats {
 	return st
 }
 
-// describeFault makes the error for a fault at an offset of one of the Space's mappings. One file may back several
-// regions; the first in order of address is named.
-func (s *Space) describeFault(m *mapping, off uint64) *FaultError {
-	e := &FaultError{Space: s, Owner: s.owner, Offset: off, Region: "a region unmapped meanwhile"}
+// describeFault makes the error for a fault at a host address in one of the Space's mappings. One file may back
+// several regions; the first in order of address is named.
+func (s *Space) describeFault(m *mapping, host uintptr) *FaultError {
+	off := uint64(host - m.base.addr())
+	e := &FaultError{Space: s, Owner: s.owner, Offset: off, Region: "a region unmapped meanwhile", host: host}
 	found := false
 	s.cur.Load().tab.all(func(r *region) {
 		if !found && r.m == m && off >= r.off && off-r.off < r.size {

@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guestmem_test
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pvrdmad/pvrdmad/guestmem"
+	"golang.org/x/sys/unix"
+)
+
+const page = guestmem.PageSize
+
+// mustFail checks that err wraps errno and names the guest.
+func mustFail(t *testing.T, err, want error, owner string) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Fatalf("error is %v, want %v", err, want)
+	}
+	if !strings.Contains(err.Error(), `guest "`+owner+`"`) {
+		t.Fatalf("error does not name guest %q: %v", owner, err)
+	}
+}
+
+func TestAMapThatCannotBeIsRefusedWithItsErrno(t *testing.T) {
+	ram := memfd(t, 16*page)
+	readOnly, err := unix.Open("/proc/self/exe", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(readOnly)
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pipe[0])
+	defer unix.Close(pipe[1])
+
+	for _, c := range []struct {
+		name         string
+		addr, size   uint64
+		fd           int
+		offset       uint64
+		prot         guestmem.Prot
+		want         error
+		inTheMessage string
+	}{
+		{"size 0", 0x100000, 0, ram, 0, rw, unix.EINVAL, "multiples"},
+		{"misaligned address", 0x100001, page, ram, 0, rw, unix.EINVAL, "multiples"},
+		{"misaligned size", 0x100000, page + 8, ram, 0, rw, unix.EINVAL, "multiples"},
+		{"misaligned offset", 0x100000, page, ram, 8, rw, unix.EINVAL, "multiples"},
+		{"address wraps", math.MaxUint64 - page + 1, 2 * page, ram, 0, rw, unix.EINVAL, "wraps"},
+		{"offset wraps", 0x100000, 2 * page, ram, math.MaxUint64 - page + 1, rw, unix.EINVAL, "wraps"},
+		{"beyond the file", 0x100000, 16 * page, ram, page, rw, unix.EINVAL, "file holds 0x10000 bytes, offset 0x1000 + size 0x10000"},
+		{"offset far beyond the file", 0x100000, page, ram, 1 << 40, rw, unix.EINVAL, "file holds"},
+		{"unknown permission", 0x100000, page, ram, 0, 8, unix.EINVAL, "permission bits"},
+		{"same range", 0, page, ram, 0, rw, unix.EEXIST, "overlaps the region 0x0+0x4000"},
+		{"tail of a region", 3 * page, 2 * page, ram, 0, rw, unix.EEXIST, "overlaps"},
+		{"around a region", 0x20000 - page, 3 * page, ram, 0, rw, unix.EEXIST, "overlaps"},
+		{"write through a read-only descriptor", 0x100000, page, readOnly, 0, rw, unix.EACCES, "not open for writing"},
+		{"a pipe", 0x100000, page, pipe[0], 0, rw, unix.EINVAL, "not a file with memory"},
+		{"a descriptor that is not open", 0x100000, page, 1 << 20, 0, rw, unix.EBADF, "fstat"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := guestmem.NewDomain().NewSpace("vm1")
+			defer s.Close()
+			for _, r := range [][2]uint64{{0, 4 * page}, {0x20000, page}} {
+				if err := s.Map(r[0], r[1], ram, 0, rw); err != nil {
+					t.Fatal(err)
+				}
+			}
+			before := s.Stats()
+
+			err := s.Map(c.addr, c.size, c.fd, c.offset, c.prot)
+
+			mustFail(t, err, c.want, "vm1")
+			if !strings.Contains(err.Error(), c.inTheMessage) {
+				t.Fatalf("error %q does not say %q", err, c.inTheMessage)
+			}
+			if after := s.Stats(); after.Regions != before.Regions {
+				t.Fatalf("a refused map left %d regions, want %d", after.Regions, before.Regions)
+			}
+		})
+	}
+}
+
+func TestTheLastPageOfTheAddressSpaceCanBeMapped(t *testing.T) {
+	s := guestmem.NewDomain().NewSpace("vm1")
+	defer s.Close()
+	const last = uint64(math.MaxUint64 - page + 1)
+	if err := s.Map(last, page, memfd(t, page), 0, rw); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Write(math.MaxUint64-3, []byte("last")); err != nil {
+		t.Fatal(err)
+	}
+	mustFail(t, s.Write(math.MaxUint64-3, []byte("lasts")), unix.EINVAL, "vm1")
+	if err := s.Unmap(last, page); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestUnmapWantsTheExactRegion(t *testing.T) {
+	g := newGuest(t, guestmem.NewDomain(), "vm1", 8*page)
+	for name, r := range map[string][2]uint64{
+		"front half": {0, 4 * page}, "back half": {4 * page, 4 * page}, "too long": {0, 9 * page}, "elsewhere": {1 << 30, page},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mustFail(t, g.Unmap(r[0], r[1]), unix.ENOENT, "vm1")
+		})
+	}
+	if err := g.Unmap(0, 8*page); err != nil {
+		t.Fatal(err)
+	}
+	mustFail(t, g.Unmap(0, 8*page), unix.ENOENT, "vm1")
+}
+
+func TestTheDescriptorMayBeClosedAfterMap(t *testing.T) {
+	fd := memfd(t, page)
+	dup, err := unix.Dup(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := guestmem.NewDomain().NewSpace("vm1")
+	defer s.Close()
+	if err := s.Map(0, page, dup, 0, rw); err != nil {
+		t.Fatal(err)
+	}
+	unix.Close(dup)
+	if err := s.Write(0, []byte("still here")); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, 10)
+	if _, err := unix.Pread(fd, got, 0); err != nil || string(got) != "still here" {
+		t.Fatalf("file holds %q, %v", got, err)
+	}
+}
+
+func TestARegionWithoutADescriptorIsKnownButHasNoMemory(t *testing.T) {
+	s := guestmem.NewDomain().NewSpace("vm1")
+	defer s.Close()
+	if err := s.Map(0xc0000, page, -1, 0, guestmem.ProtRead); err != nil {
+		t.Fatal(err)
+	}
+	err := s.Read(0xc0000, make([]byte, 1))
+	mustFail(t, err, unix.EFAULT, "vm1")
+	if !strings.Contains(err.Error(), "share=on") {
+		t.Fatalf("error %q does not say what to do", err)
+	}
+	_, err = s.Pin([]uint64{0xc0000}, guestmem.ProtRead)
+	mustFail(t, err, unix.EFAULT, "vm1")
+	mustFail(t, s.Map(0xc0000, page, -1, 0, guestmem.ProtRead), unix.EEXIST, "vm1")
+	if err := s.Unmap(0xc0000, page); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAccessesCrossRegionsButNotHoles(t *testing.T) {
+	s := guestmem.NewDomain().NewSpace("vm1")
+	defer s.Close()
+	fd := memfd(t, 4*page)
+	// Guest order differs from file order, and the last region may only be read.
+	for i, off := range []uint64{2 * page, 0, 3 * page} {
+		prot := rw
+		if i == 2 {
+			prot = guestmem.ProtRead
+		}
+		if err := s.Map(uint64(i)*page, page, fd, off, prot); err != nil {
+			t.Fatal(err)
+		}
+	}
+	msg := bytes.Repeat([]byte("0123456789abcdef"), page/16+2)
+	if err := s.Write(page-16, msg[:page+16]); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, page+16)
+	if err := s.Read(page-16, got); err != nil || !bytes.Equal(got, msg[:page+16]) {
+		t.Fatalf("read back something else, %v", err)
+	}
+
+	before := make([]byte, 2*page)
+	if err := s.Read(0, before); err != nil {
+		t.Fatal(err)
+	}
+	mustFail(t, s.Write(2*page-8, make([]byte, 16)), unix.EFAULT, "vm1") // into the read-only region
+	mustFail(t, s.Read(3*page-8, make([]byte, 16)), unix.EFAULT, "vm1")  // into the hole
+	after := make([]byte, 2*page)
+	if err := s.Read(0, after); err != nil || !bytes.Equal(before, after) {
+		t.Fatalf("a refused write has written, %v", err)
+	}
+}
+
+// mappings counts the lines of /proc/self/maps that name the test's files.
+func mappings(t *testing.T) int {
+	t.Helper()
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(string(maps), "/memfd:guest-ram")
+}
+
+func TestAFileIsMappedOnceAndKeptAcrossABurst(t *testing.T) {
+	before := mappings(t)
+	s := guestmem.NewDomain().NewSpace("vm1")
+	fd := memfd(t, 64*page)
+	// As QEMU's firmware phase does: take the memory away and bring it back in pieces, again and again.
+	for range 20 {
+		for i := range uint64(16) {
+			if err := s.Map(i*4*page, 4*page, fd, i*4*page, rw); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := mappings(t) - before; n != 1 {
+			t.Fatalf("16 regions of one file take %d mappings", n)
+		}
+		s.UnmapAll()
+		if n := mappings(t) - before; n != 1 {
+			t.Fatalf("within a burst the file has %d mappings", n)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := mappings(t) - before; n != 0 {
+		t.Fatalf("after Close %d mappings are left", n)
+	}
+}
+
+func TestAnIdleFileIsUnmappedAfterAWhile(t *testing.T) {
+	s := guestmem.NewDomain().NewSpace("vm1")
+	defer s.Close()
+	if err := s.Map(0, page, memfd(t, page), 0, rw); err != nil {
+		t.Fatal(err)
+	}
+	s.UnmapAll()
+	if st := s.Stats(); st.Files != 1 || st.Bytes != page {
+		t.Fatalf("right after Unmap: %+v", st)
+	}
+	for end := time.Now().Add(10 * time.Second); s.Stats().Files != 0; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the idle file is still mapped: %+v", s.Stats())
+		}
+	}
+}
+
+func TestAFileThatHasGrownIsMappedAgain(t *testing.T) {
+	before := mappings(t)
+	s := guestmem.NewDomain().NewSpace("vm1")
+	defer s.Close()
+	fd := memfd(t, page)
+	if err := s.Map(0, page, fd, 0, rw); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Ftruncate(fd, 2*page); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Map(page, page, fd, page, rw); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Write(0, make([]byte, 2*page)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Unmap(0, page); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(5 * time.Second); mappings(t)-before != 1; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d mappings, want the short one gone", mappings(t)-before)
+		}
+	}
+	if err := s.Write(page, make([]byte, page)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAFileSealedAgainstWritingServesReadOnlyRegions(t *testing.T) {
+	fd := memfd(t, page)
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_WRITE); err != nil {
+		t.Fatal(err)
+	}
+	s := guestmem.NewDomain().NewSpace("vm1")
+	defer s.Close()
+	mustFail(t, s.Map(0, page, fd, 0, rw), unix.EACCES, "vm1")
+	if err := s.Map(0, page, fd, 0, guestmem.ProtRead); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Read(0, make([]byte, 8)); err != nil {
+		t.Fatal(err)
+	}
+	mustFail(t, s.Write(0, make([]byte, 8)), unix.EFAULT, "vm1")
+}
+
+func TestTheNumberOfFilesIsLimitedAndIdleOnesGiveWay(t *testing.T) {
+	s := guestmem.NewDomain().NewSpace("vm1")
+	defer s.Close()
+	add := func(i uint64) error {
+		fd, err := unix.MemfdCreate("guest-ram", unix.MFD_CLOEXEC)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(fd)
+		if err := unix.Ftruncate(fd, page); err != nil {
+			t.Fatal(err)
+		}
+		return s.Map(i*page, page, fd, 0, rw)
+	}
+	const limit = 512
+	for i := range uint64(limit) {
+		if err := add(i); err != nil {
+			t.Fatalf("file %d: %v", i, err)
+		}
+	}
+	mustFail(t, add(limit), unix.ENOMEM, "vm1")
+	if err := s.Unmap(0, page); err != nil {
+		t.Fatal(err)
+	}
+	if err := add(limit); err != nil {
+		t.Fatalf("with one file idle: %v", err)
+	}
+}
+
+func TestTheAddressSpaceThatAGuestTakesIsLimited(t *testing.T) {
+	s := guestmem.NewDomain().NewSpace("vm1")
+	defer s.Close()
+	mustFail(t, s.Map(0, page, memfd(t, 8<<40+page), 0, rw), unix.ENOMEM, "vm1")
+	if err := s.Map(0, page, memfd(t, 5<<40), 0, rw); err != nil {
+		t.Fatal(err)
+	}
+	mustFail(t, s.Map(page, page, memfd(t, 5<<40), 0, rw), unix.ENOMEM, "vm1")
+}
+
+func TestTheNumberOfRegionsIsLimited(t *testing.T) {
+	s := guestmem.NewDomain().NewSpace("vm1")
+	defer s.Close()
+	// Downwards and with gaps, which is harder on the table than upwards.
+	for i := uint64(guestmem.MaxRegions); i > 0; i-- {
+		if err := s.Map(i*2*page, page, -1, 0, rw); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustFail(t, s.Map(0, page, -1, 0, rw), unix.ENOSPC, "vm1")
+	if err := s.Unmap(4*page, page); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Map(0, page, -1, 0, rw); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAClosedSpaceRefusesEverything(t *testing.T) {
+	d := guestmem.NewDomain()
+	s := d.NewSpace("vm1")
+	if err := s.MapBytes(0, make([]byte, page), rw); err != nil {
+		t.Fatal(err)
+	}
+	p, err := s.Pin([]uint64{0}, rw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	mustFail(t, s.Map(0, page, memfd(t, page), 0, rw), guestmem.ErrClosed, "vm1")
+	mustFail(t, s.MapBytes(0, make([]byte, page), rw), unix.ENODEV, "vm1")
+	mustFail(t, s.Read(0, make([]byte, 1)), unix.EFAULT, "vm1")
+	mustFail(t, p.Write(0, make([]byte, 1)), guestmem.ErrRevoked, "vm1")
+	p.Release()
+	if err := s.Close(); err != nil {
+		t.Fatalf("second Close: %v", err)
+	}
+	if st := s.Stats(); st != (guestmem.Stats{}) {
+		t.Fatalf("a closed space holds %+v", st)
+	}
+}
+
+func TestPagesReleasedAfterCloseGiveTheMappingBack(t *testing.T) {
+	before := mappings(t)
+	s := guestmem.NewDomain().NewSpace("vm1")
+	if err := s.Map(0, page, memfd(t, page), 0, rw); err != nil {
+		t.Fatal(err)
+	}
+	p, err := s.Pin([]uint64{0}, rw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	if n := mappings(t) - before; n != 1 {
+		t.Fatalf("%d mappings while pages are pinned", n)
+	}
+	p.Release()
+	p.Release()
+	for end := time.Now().Add(5 * time.Second); mappings(t) != before; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the mapping is still there")
+		}
+	}
+}
