@@ -59,6 +59,11 @@ func (t *table[T]) get(h uint32) *T {
 func (t *table[T]) remove(h uint32) {
 	t.slots[h-t.first] = nil
 	t.live--
+	if t.head > 0 && t.head >= len(t.freed)/2 {
+		// What was given again makes room, or a guest that makes and destroys objects for ever would fill our memory.
+		t.freed = t.freed[:copy(t.freed, t.freed[t.head:])]
+		t.head = 0
+	}
 	t.freed = append(t.freed, h)
 }
 
