@@ -63,10 +63,20 @@ func (i *idler) worked(now int64) {
 
 // step idles after a pass without work: until next (0: never) at the latest, for at most maxSleep.
 func (i *idler) step(now, next, maxSleep int64) {
-	if now-i.lastWork < i.spin {
+	sleep := i.sleep(now, next, maxSleep)
+	if sleep <= 0 || !i.state.CompareAndSwap(awake, sleeping) {
 		return
 	}
-	sleep := max(i.nextStep, firstIdleStep)
+	futexWait(&i.state, sleeping, sleep)
+}
+
+// sleep returns how long to sleep now, 0 or less for not at all, and prepares the step after this one.
+func (i *idler) sleep(now, next, maxSleep int64) int64 {
+	if now-i.lastWork < i.spin {
+		return 0
+	}
+	// nextStep may be from a time when fewer pages were polled: it must not outlast maxSleep.
+	sleep := min(max(i.nextStep, firstIdleStep), maxSleep)
 	i.nextStep = min(sleep*2, maxSleep)
 	if maxSleep >= forever && i.nextStep > longestMaxStep {
 		i.nextStep = forever
@@ -74,10 +84,7 @@ func (i *idler) step(now, next, maxSleep int64) {
 	if next != 0 {
 		sleep = min(sleep, next-now)
 	}
-	if sleep <= 0 || !i.state.CompareAndSwap(awake, sleeping) {
-		return
-	}
-	futexWait(&i.state, sleeping, sleep)
+	return sleep
 }
 
 // wake ends a sleep, or keeps the worker from starting one before it has looked again. Any goroutine.
