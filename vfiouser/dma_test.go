@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -126,10 +127,11 @@ func TestAnUnmappingMustBeExact(t *testing.T) {
 }
 
 func TestAMappingThatTheDeviceRefusesIsNotKept(t *testing.T) {
-	refuse := true
+	var refuse atomic.Bool
+	refuse.Store(true)
 	r := start(t, nil, func(d *recordingDevice) {
 		d.before = func(string) error {
-			if refuse {
+			if refuse.Load() {
 				return fmt.Errorf("no room: %w", unix.ENOMEM)
 			}
 			return nil
@@ -140,13 +142,13 @@ func TestAMappingThatTheDeviceRefusesIsNotKept(t *testing.T) {
 	if got := unix.Errno(c.call(mapFrame(3, 0, 0, 4096)).errno); got != unix.ENOMEM {
 		t.Errorf("got errno %v", got)
 	}
-	refuse = false
+	refuse.Store(false)
 	c.must(mapFrame(3, 0, 0, 4096))
-	refuse = true
+	refuse.Store(true)
 	if got := unix.Errno(c.call(unmapFrame(0, 0, 4096)).errno); got != unix.ENOMEM {
 		t.Errorf("got errno %v", got)
 	}
-	refuse = false
+	refuse.Store(false)
 	c.must(unmapFrame(0, 0, 4096)) // it was still there
 }
 

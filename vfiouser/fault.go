@@ -64,24 +64,15 @@ func (f Fault) String() string {
 	return names[f]
 }
 
-// Ends says whether a fault ends the session. The first four lose the message boundaries, or show that they are
-// lost; after a failed handshake nothing is agreed on.
+// Ends says whether a fault ends the session whenever it happens. The first four lose the message boundaries, or
+// show that they are lost, so the client is not answered either; after a failed handshake nothing is agreed on.
+// (Before the VERSION was accepted, every fault ends the session.)
 func (f Fault) Ends() bool {
 	switch f {
 	case FaultSize, FaultTooLong, FaultType, FaultReply, FaultHandshake, FaultVersion:
 		return true
 	default:
 		return false
-	}
-}
-
-// answered says whether the client is told about a fault: not if the header itself cannot be believed.
-func (f Fault) answered() bool {
-	switch f {
-	case FaultSize, FaultTooLong, FaultType, FaultReply:
-		return false
-	default:
-		return true
 	}
 }
 

@@ -105,6 +105,23 @@ func TestAFrameThatBreaksTheRulesIsRefusedAndChangesNothing(t *testing.T) {
 	}
 }
 
+func TestThereIsAFrameForEveryFault(t *testing.T) {
+	ends := map[Fault]bool{}
+	for _, tc := range slices.Concat(framingFaults(), payloadFaults(), accessFaults(), irqFaults(), dmaFaults()) {
+		ends[tc.fault] = tc.ends
+	}
+	for _, tc := range handshakeFaults() {
+		if _, known := ends[tc.fault]; !known {
+			ends[tc.fault] = tc.ends
+		}
+	}
+	for f := FaultDevice + 1; f < numFaults; f++ {
+		if end, known := ends[f]; !known || end != f.Ends() {
+			t.Errorf("%s: ends the session %v, tested %v with %v", f, f.Ends(), known, end)
+		}
+	}
+}
+
 func (tc badFrame) check(t *testing.T) {
 	r := start(t, nil, nil)
 	c := r.client()

@@ -5,7 +5,6 @@ package vfiouser
 import (
 	"fmt"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -134,14 +133,6 @@ func (q *interrupts) close() {
 		q.vectors[i] = nil
 	}
 	q.signal.stop()
-}
-
-// init prepares a session's interrupts, without vectors. blocked is called, from a timer, when the client has made
-// an eventfd block.
-func (q *interrupts) init(blocked func()) {
-	q.signal.blocked = blocked
-	q.signal.timer = time.AfterFunc(time.Hour, q.signal.look)
-	q.signal.timer.Stop()
 }
 
 // checkEventFD returns a violation if an fd cannot be an eventfd, and makes it non-blocking. It is told by its file

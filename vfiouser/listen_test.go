@@ -63,6 +63,22 @@ func TestASocketThatWasLeftBehindIsReplaced(t *testing.T) {
 	_ = conn.Close()
 }
 
+func TestWhatAnInterruptedListenLeftBehindIsRemoved(t *testing.T) {
+	dir := t.TempDir()
+	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "s"+newSuffix), Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale.SetUnlinkOnClose(false)
+	_ = stale.Close()
+
+	listenOrFail(t, filepath.Join(dir, "s"))
+
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("got %v, %v", entries, err)
+	}
+}
+
 func TestASocketOnWhichSomebodyListensIsLeftAlone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	first := listenOrFail(t, path)

@@ -48,20 +48,11 @@ func (r Reason) String() string {
 	return names[r]
 }
 
-// ending is an error that ends a session.
+// ending is the end of a session.
 type ending struct {
 	reason Reason
 	err    error // nil if there is nothing to add
 }
-
-func (e *ending) Error() string {
-	if e.err == nil {
-		return e.reason.String()
-	}
-	return e.reason.String() + ": " + e.err.Error()
-}
-
-func (e *ending) Unwrap() error { return e.err }
 
 // readEnding says what a failed read means. shook is whether a VERSION has come.
 func readEnding(err error, shook bool) *ending {

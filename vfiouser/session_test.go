@@ -6,74 +6,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"net"
-	"path/filepath"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
-
-func TestASecondClientIsClosedAtOnceAndReported(t *testing.T) {
-	r := start(t, nil, nil)
-	first := r.client()
-
-	second := dial(t, r.path)
-	second.ended()
-
-	first.alive()
-	busy := events(&r.seen, &r.seen.busy)
-	if len(busy) != 1 || busy[0].PID != int32(unix.Getpid()) {
-		t.Errorf("got %+v", busy)
-	}
-}
-
-func TestTheNextClientIsServedAtOnceAfterALoss(t *testing.T) {
-	r := start(t, nil, nil)
-	for i := range 20 {
-		c := r.client()
-		c.alive()
-		c.close()
-		if got := r.disconnect(i + 1); got.Reason != ReasonClientClosed || got.Err != nil || !got.Opened {
-			t.Fatalf("got %+v", got)
-		}
-	}
-	if n := len(events(&r.seen, &r.seen.busy)); n != 0 {
-		t.Errorf("%d clients were refused", n)
-	}
-}
-
-func TestTheNextClientWaitsWhileTheLastOneIsCleanedUpAfter(t *testing.T) {
-	for _, at := range []string{"Replied", "Close"} {
-		t.Run(at, func(t *testing.T) {
-			release := make(chan struct{})
-			var once atomic.Bool
-			r := start(t, nil, func(d *recordingDevice) {
-				d.before = func(method string) error {
-					if method == at && once.CompareAndSwap(false, true) {
-						<-release
-					}
-					return nil
-				}
-			})
-			c := r.client()
-			c.must(writeFrame(RegionBAR0, 0, 1))
-			c.close()
-
-			next := dial(t, r.path)
-			next.send(frame{command: CommandVersion, body: versionBody(0, 0, "")})
-			time.Sleep(20 * time.Millisecond)
-			close(release)
-
-			next.answer(CommandVersion)
-			if n := len(events(&r.seen, &r.seen.busy)); n != 0 {
-				t.Errorf("%d clients were refused", n)
-			}
-		})
-	}
-}
 
 func TestAClientThatGoesAwayAtAnyByteLeavesNothingBehind(t *testing.T) {
 	r := start(t, nil, nil)
@@ -149,50 +87,6 @@ func TestAClientThatDoesNotReadItsAnswersIsDropped(t *testing.T) {
 	}
 	if got := r.disconnect(1); got.Reason != ReasonSlow {
 		t.Errorf("got %+v", got)
-	}
-}
-
-func TestTheEndOfTheContextEndsASessionAndWaitsForItsDevice(t *testing.T) {
-	r := start(t, nil, nil)
-	c := r.client()
-	c.must(writeFrame(RegionBAR0, 0, 1))
-
-	r.stop()
-
-	select {
-	case <-r.device().closed:
-	default:
-		t.Error("Serve has returned and the device is open")
-	}
-	c.ended()
-	if got := r.disconnect(1); got.Reason != ReasonShutdown || got.Err != nil {
-		t.Errorf("got %+v", got)
-	}
-	if _, err := net.Dial("unix", r.path); !errors.Is(err, unix.ECONNREFUSED) {
-		t.Errorf("the listener is not closed: %v", err)
-	}
-}
-
-func TestTheEndOfTheContextComesBetweenManyWrites(t *testing.T) {
-	var replied atomic.Int32
-	var stop func()
-	r := start(t, nil, func(d *recordingDevice) {
-		d.before = func(method string) error {
-			if method == "Replied" && replied.Add(1) == 3 {
-				go stop()
-				time.Sleep(50 * time.Millisecond)
-			}
-			return nil
-		}
-	})
-	stop = r.stop
-	c := r.client()
-
-	c.send(posted(multiFrame(slices.Repeat([]access{{0, RegionBAR0, 4}}, 2000)...)))
-	r.stop()
-
-	if n := replied.Load(); n > 3 {
-		t.Errorf("the device worked on %d writes", n)
 	}
 }
 
@@ -288,81 +182,60 @@ func TestTheObserverIsToldHowLongEachMessageTook(t *testing.T) {
 	}
 }
 
-func TestServeIsForOnce(t *testing.T) {
-	l, err := Listen(filepath.Join(t.TempDir(), "s"), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := NewServer(l, Config{Open: func(*Session) (Device, error) { return nil, unix.ENODEV }})
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
+func TestADeviceWithMoreThanThereCanBeIsNotServed(t *testing.T) {
+	for name, spoil := range map[string]func(*recordingDevice){
+		"regions": func(d *recordingDevice) { d.regions = append(d.regions, Region{}) },
+		"vectors": func(d *recordingDevice) { d.irqs[IRQMSIX] = MaxVectors + 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, nil, spoil)
+			c := dial(t, r.path)
 
-	first, second := s.Serve(ctx), s.Serve(ctx)
+			got := c.call(frame{command: CommandVersion, body: versionBody(0, 0, "")})
 
-	if first != nil || !errors.Is(second, unix.EBUSY) {
-		t.Errorf("got %v, then %v", first, second)
-	}
-}
-
-func TestServeWithoutOpenIsRefused(t *testing.T) {
-	l, err := Listen(filepath.Join(t.TempDir(), "s"), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-
-	if err := NewServer(l, Config{}).Serve(context.Background()); !errors.Is(err, unix.EINVAL) {
-		t.Errorf("got %v", err)
+			if unix.Errno(got.errno) != unix.EINVAL {
+				t.Errorf("got errno %v", unix.Errno(got.errno))
+			}
+			if got := r.disconnect(1); got.Reason != ReasonOpen {
+				t.Errorf("got %+v", got)
+			}
+		})
 	}
 }
 
-func TestServeEndsWithAnErrorWhenTheListenerIsTakenAway(t *testing.T) {
-	l, err := Listen(filepath.Join(t.TempDir(), "s"), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := NewServer(l, Config{Open: func(*Session) (Device, error) { return nil, unix.ENODEV }})
-	time.AfterFunc(10*time.Millisecond, func() { _ = l.Close() })
+func TestAResetThatFailsForgetsNoInterrupt(t *testing.T) {
+	r := start(t, nil, func(d *recordingDevice) {
+		d.before = func(string) error { return unix.EBUSY }
+	})
+	c := r.client()
+	fd := newEventFD(t)
+	r.session().Trigger(IRQMSIX, 0)
 
-	if err := s.Serve(context.Background()); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("got %v", err)
+	got := c.call(frame{command: CommandDeviceReset})
+	c.must(irqFrame(assignFlags, IRQMSIX, 0, 1).with(fd))
+
+	if unix.Errno(got.errno) != unix.EBUSY {
+		t.Errorf("got errno %v", unix.Errno(got.errno))
 	}
+	wantEvents(t, fd, 1)
 }
 
-func TestAProcessOutOfFileDescriptorsDoesNotSpinAndRecovers(t *testing.T) {
+func TestErrorsSayWhatWasAskedAndWhatIsWrong(t *testing.T) {
 	r := start(t, nil, nil)
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
+	c := r.client()
+
+	c.call(readFrame(RegionBAR1, 4093, 4))
+	c.call(mapFrame(3, 0, 2048, 4096))
+
+	want := []string{
+		"access to BAR1 at 0xffd+0x4, which has 0x1000 bytes: invalid argument",
+		"DMA_MAP of 0x800+0x1000: invalid argument",
 	}
-	defer unix.Close(fd)
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
-	setLimit := func(cur uint64) {
-		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: cur, Max: limit.Max}); err != nil {
-			t.Fatal(err)
+	for i, refused := range r.refusals() {
+		if refused.Err.Error() != want[i] {
+			t.Errorf("got %q, want %q", refused.Err, want[i])
 		}
 	}
-	defer setLimit(limit.Cur)
-
-	setLimit(0)
-	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: r.path}); err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(100 * time.Millisecond)
-	failed := len(events(&r.seen, &r.seen.accepts))
-	setLimit(limit.Cur)
-
-	// 5, 10, 20, 40, 80 ms
-	if failed < 2 || failed > 6 {
-		t.Errorf("accept failed %d times in 100 ms", failed)
-	}
-	eventually(t, "the client is accepted", func() bool {
-		_ = unix.Shutdown(fd, unix.SHUT_WR)
-		return len(events(&r.seen, &r.seen.gone)) == 1
-	})
 }
 
 func TestFilesThatThisProcessCannotTakeAreEMFILE(t *testing.T) {

@@ -28,6 +28,7 @@ const maxDrains = 1000
 type signaller struct {
 	blocked func() // reports the client
 	timer   *time.Timer
+	one     [8]byte // what is written: the number 1
 
 	// seq is odd while a write is under way. Writer: the holder of interrupts.mu.
 	seq atomic.Uint64
@@ -42,6 +43,14 @@ type signaller struct {
 	seen uint64     // seq at the last look; guarded by mu
 }
 
+// init prepares a signaller; blocked is called from a timer.
+func (w *signaller) init(blocked func()) {
+	binary.NativeEndian.PutUint64(w.one[:], 1)
+	w.blocked = blocked
+	w.timer = time.AfterFunc(time.Hour, w.look)
+	w.timer.Stop()
+}
+
 // write adds 1 to an eventfd. It returns false if nothing is to be written any more. An eventfd that is full is
 // signalled already, so there are no errors to handle; what is no eventfd at all is the client's loss.
 func (w *signaller) write(fd int) bool {
@@ -54,9 +63,7 @@ func (w *signaller) write(fd int) bool {
 		w.armed.Store(true)
 		w.timer.Reset(blockedTick)
 	}
-	var one [8]byte
-	binary.NativeEndian.PutUint64(one[:], 1)
-	_, _ = unix.Write(fd, one[:])
+	_, _ = unix.Write(fd, w.one[:])
 	w.seq.Add(1)
 	return true
 }

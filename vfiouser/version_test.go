@@ -109,11 +109,11 @@ func TestAVersionThatIsAccepted(t *testing.T) {
 	}
 }
 
-func TestAHandshakeThatFailsEndsTheConnectionAndOpensNoDevice(t *testing.T) {
+func handshakeFaults() []badFrame {
 	version := func(data string) frame {
 		return frame{command: CommandVersion, body: versionBody(0, 0, data)}
 	}
-	for _, tc := range []badFrame{
+	return []badFrame{
 		{"another command first", command(CommandDeviceGetInfo, 16), 0, FaultHandshake, unix.EINVAL, true},
 		{"an unknown command first", command(4711, 0), 0, FaultHandshake, unix.EINVAL, true},
 		{"a reply first", command(CommandVersion, 4).flagged(typeReply), 0, FaultReply, 0, true},
@@ -137,7 +137,11 @@ func TestAHandshakeThatFailsEndsTheConnectionAndOpensNoDevice(t *testing.T) {
 		{"a socket that is a number", version(`{"capabilities":{"twin_socket":1}}` + "\x00"), 0, FaultVersion, unix.EINVAL, true},
 		{"no pages of 4 KiB", version(`{"capabilities":{"pgsizes":65536}}` + "\x00"), 0, FaultVersion, unix.EINVAL, true},
 		{"arrays 2000 deep", version(strings.Repeat("[", 2000) + "\x00"), 0, FaultVersion, unix.EINVAL, true},
-	} {
+	}
+}
+
+func TestAHandshakeThatFailsEndsTheConnectionAndOpensNoDevice(t *testing.T) {
+	for _, tc := range handshakeFaults() {
 		t.Run(tc.name, func(t *testing.T) {
 			r := start(t, nil, nil)
 			c := dial(t, r.path)
