@@ -14,10 +14,21 @@ type Field struct {
 	Size   int `json:"size"`
 	// Order is "big" for the few fields that are not little-endian.
 	Order string `json:"order"`
+	// BitOffset and BitSize are set for a bit field, within its little-endian word.
+	BitOffset int `json:"bit_offset"`
+	BitSize   int `json:"bit_size"`
 }
 
 // Get reads an integer field from the structure that begins at b[0].
 func (f Field) Get(b []byte) uint64 {
+	v := f.word(b)
+	if f.BitSize > 0 {
+		v = v >> f.BitOffset & (1<<f.BitSize - 1)
+	}
+	return v
+}
+
+func (f Field) word(b []byte) uint64 {
 	p := f.Slice(b)
 	switch {
 	case f.Size == 1:
@@ -40,6 +51,10 @@ func (f Field) Get(b []byte) uint64 {
 
 // Put writes an integer field of the structure that begins at b[0]; bits that do not fit the field are lost, as in C.
 func (f Field) Put(b []byte, v uint64) {
+	if f.BitSize > 0 {
+		mask := uint64(1<<f.BitSize-1) << f.BitOffset
+		v = f.word(b)&^mask | v<<f.BitOffset&mask
+	}
 	p := f.Slice(b)
 	switch {
 	case f.Size == 1:

@@ -55,6 +55,16 @@ func TestANestedFieldIsNamedByItsPath(t *testing.T) {
 	}
 }
 
+func TestABitFieldLeavesItsNeighboursAlone(t *testing.T) {
+	v := load(t).New("pvrdma_gos_info").Set("gos_bits", 2).Set("gos_type", 1).Set("gos_ver", 1)
+	if got := v.Bytes()[:4]; !bytes.Equal(got, []byte{0x46, 0, 0, 0}) {
+		t.Errorf("a 64-bit Linux, version 1, is % x, want 46 00 00 00", got)
+	}
+	if v.Set("gos_type", 0xff).Get("gos_ver") != 1 || v.Get("gos_type") != 15 || v.Get("gos_bits") != 2 {
+		t.Errorf("after gos_type overflowed the word is % x", v.Bytes()[:4])
+	}
+}
+
 func TestAConstantIsFoundByNameAndByValue(t *testing.T) {
 	l := load(t)
 	if got := l.Const("PVRDMA_WC_WR_FLUSH_ERR"); got != 5 {
