@@ -26,7 +26,7 @@ const maxFileSize = 1 << 20
 // Config is the daemon's whole configuration.
 type Config struct {
 	// Spin is how long an idle worker looks for new work before it sleeps.
-	Spin Spin `toml:"spin"`
+	Spin Spin `toml:"spin" doc:"idle time before a worker sleeps: a duration or auto"`
 	// Log is what is logged and how.
 	Log Log `toml:"log"`
 	// Metrics is where metrics and health are served.
@@ -39,43 +39,43 @@ type Config struct {
 
 // Log is the table [log].
 type Log struct {
-	Level  LogLevel  `toml:"level"`
-	Format LogFormat `toml:"format"`
+	Level  LogLevel  `toml:"level" doc:"least level logged: trace, debug, info, warn, error"`
+	Format LogFormat `toml:"format" doc:"text or json"`
 }
 
 // Metrics is the table [metrics].
 type Metrics struct {
-	Listen Listen `toml:"listen"`
+	Listen Listen `toml:"listen" doc:"HOST:PORT, unix:PATH or off"`
 }
 
 // Guest is one guest: an entry of [[guest]], a drop-in file, or the flags of a single guest.
 type Guest struct {
 	// Name identifies the guest in logs, metrics and commands.
-	Name Name `toml:"name"`
+	Name Name `toml:"name" doc:"in logs, metrics and commands: a-z, 0-9, -; at most 32"`
 	// SocketPath is the Unix socket at which the guest's virtual machine monitor connects.
-	SocketPath string `toml:"socket_path"`
+	SocketPath string `toml:"socket_path" doc:"where the virtual machine monitor connects"`
 	// SocketMode and SocketGroup say who may connect. An empty group is the daemon's own.
-	SocketMode  FileMode `toml:"socket_mode"`
-	SocketGroup string   `toml:"socket_group"`
+	SocketMode  FileMode `toml:"socket_mode" doc:"who may connect, octal"`
+	SocketGroup string   `toml:"socket_group" doc:"group of the socket, name or number; empty: the daemon's"`
 	// MAC is the address that node_guid and sys_image_guid are made from.
-	MAC MAC `toml:"mac"`
-	// DeviceVersion is pvrdma's VERSION register: 17 to 20.
-	DeviceVersion uint32 `toml:"device_version"`
+	MAC MAC `toml:"mac" doc:"where the GUIDs come from; the default follows from the name"`
+	// DeviceVersion is pvrdma's VERSION register.
+	DeviceVersion uint32 `toml:"device_version" doc:"VERSION register; this release serves 20"`
 	// RoCE is the GID type that the guest is offered: 1 or 2.
-	RoCE uint32 `toml:"roce"`
+	RoCE uint32 `toml:"roce" doc:"RoCE version of the guest's addresses, 1 or 2"`
 	// Doorbells says whether doorbell pages are mapped or every doorbell is a message.
-	Doorbells Doorbells `toml:"doorbells"`
+	Doorbells Doorbells `toml:"doorbells" doc:"poll (mapped pages) or trap (a message for each)"`
 	// MaxUAR is the number of doorbell pages; one is the kernel's.
-	MaxUAR uint32 `toml:"max_uar"`
+	MaxUAR uint32 `toml:"max_uar" doc:"doorbell pages (user contexts + 1), a power of two"`
 	// MaxQP, MaxCQ, MaxMR and MaxPD bound the guest's objects.
-	MaxQP uint32 `toml:"max_qp"`
-	MaxCQ uint32 `toml:"max_cq"`
-	MaxMR uint32 `toml:"max_mr"`
-	MaxPD uint32 `toml:"max_pd"`
+	MaxQP uint32 `toml:"max_qp" doc:"queue pairs"`
+	MaxCQ uint32 `toml:"max_cq" doc:"completion queues"`
+	MaxMR uint32 `toml:"max_mr" doc:"memory regions"`
+	MaxPD uint32 `toml:"max_pd" doc:"protection domains"`
 	// GIDs are the only addresses that the guest may bind. Empty: any that no other guest holds.
-	GIDs []GID `toml:"gids"`
+	GIDs []GID `toml:"gids" doc:"addresses that the guest may bind; empty: any that is free"`
 	// CQGrace is how long an entry may stay unconsumed in a completion queue that may be armed.
-	CQGrace Duration `toml:"cq_grace"`
+	CQGrace Duration `toml:"cq_grace" doc:"when a polled queue with an unread entry is notified"`
 
 	origin origins
 }

@@ -25,8 +25,8 @@ func ForFlags(values map[string]string) (*Config, error) {
 	var ps Problems
 	g.origin[""] = Origin{Flag: "name"}
 	c.applyFlags(values, &ps)
-	walk("", reflect.ValueOf(&g).Elem(), func(path string, v reflect.Value) {
-		applyFlag(values, path, v, g.origin, &ps)
+	walk("", reflect.ValueOf(&g).Elem(), func(path string, f field) {
+		applyFlag(values, path, f.value, g.origin, &ps)
 	})
 	c.Guests = []Guest{g}
 	if err := c.finish(&ps); err != nil {
@@ -54,8 +54,8 @@ func (c *Config) Override(values map[string]string) error {
 }
 
 func (c *Config) applyFlags(values map[string]string, ps *Problems) {
-	walk("", reflect.ValueOf(c).Elem(), func(path string, v reflect.Value) {
-		applyFlag(values, path, v, c.origin, ps)
+	walk("", reflect.ValueOf(c).Elem(), func(path string, f field) {
+		applyFlag(values, path, f.value, c.origin, ps)
 	})
 }
 

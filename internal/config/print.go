@@ -16,7 +16,7 @@ const originColumn = 44
 func (c *Config) String() string {
 	var b strings.Builder
 	table := ""
-	walk("", reflect.ValueOf(c).Elem(), func(path string, v reflect.Value) {
+	walk("", reflect.ValueOf(c).Elem(), func(path string, f field) {
 		key := path
 		if t, k, ok := strings.Cut(path, "."); ok {
 			key = k
@@ -25,13 +25,13 @@ func (c *Config) String() string {
 				table = t
 			}
 		}
-		printLine(&b, key, v, c.origin[path])
+		printLine(&b, key, f.value, c.origin[path])
 	})
 	for i := range c.Guests {
 		g := &c.Guests[i]
 		b.WriteString("\n[[guest]]\n")
-		walk("", reflect.ValueOf(g).Elem(), func(path string, v reflect.Value) {
-			printLine(&b, path, v, g.origin[path])
+		walk("", reflect.ValueOf(g).Elem(), func(path string, f field) {
+			printLine(&b, path, f.value, g.origin[path])
 		})
 	}
 	return b.String()

@@ -15,6 +15,8 @@ type Key struct {
 	Path string
 	// Default is the value as it is written in a file; empty if it follows from other keys.
 	Default string
+	// Doc says what the key is, on one line.
+	Doc string
 }
 
 // Keys lists every key that a file may have, in the order in which they are printed.
@@ -25,8 +27,8 @@ func Keys() []Key {
 		table string
 		v     any
 	}{{"", &c}, {"guest", &g}} {
-		walk(s.table, reflect.ValueOf(s.v).Elem(), func(path string, v reflect.Value) {
-			keys = append(keys, Key{Path: path, Default: render(v)})
+		walk(s.table, reflect.ValueOf(s.v).Elem(), func(path string, f field) {
+			keys = append(keys, Key{Path: path, Default: render(f.value), Doc: f.doc})
 		})
 	}
 	for i, k := range keys {
@@ -39,16 +41,17 @@ func Keys() []Key {
 
 // field is a struct field that has a key.
 type field struct {
-	key   string
-	value reflect.Value
+	key, doc string
+	value    reflect.Value
 }
 
 // fieldsOf returns the fields of a struct that have keys, in order.
 func fieldsOf(v reflect.Value) []field {
 	var fs []field
 	for i := range v.NumField() {
-		if key := v.Type().Field(i).Tag.Get("toml"); key != "" {
-			fs = append(fs, field{key: key, value: v.Field(i)})
+		tag := v.Type().Field(i).Tag
+		if key := tag.Get("toml"); key != "" {
+			fs = append(fs, field{key: key, doc: tag.Get("doc"), value: v.Field(i)})
 		}
 	}
 	return fs
@@ -63,8 +66,8 @@ func isTable(v reflect.Value) bool {
 	return !isText
 }
 
-// walk calls fn for every value of the struct v whose keys begin with table, but for the list of guests.
-func walk(table string, v reflect.Value, fn func(path string, v reflect.Value)) {
+// walk calls fn for every field of the struct v whose keys begin with table, but for the list of guests.
+func walk(table string, v reflect.Value, fn func(path string, f field)) {
 	for _, f := range fieldsOf(v) {
 		path := join(table, f.key)
 		switch {
@@ -72,7 +75,7 @@ func walk(table string, v reflect.Value, fn func(path string, v reflect.Value)) 
 			walk(path, f.value, fn)
 		case f.value.Type() == reflect.TypeFor[[]Guest]():
 		default:
-			fn(path, f.value)
+			fn(path, f)
 		}
 	}
 }

@@ -11,13 +11,14 @@ import (
 
 // Ranges of the numbers. The device's tables are sized by them in the guest's driver too.
 const (
-	minDeviceVersion, maxDeviceVersion = 17, 20
-	// A provider in the guest keeps max_qp & 0xffff table slots (vmw_pvrdma's get_context), and one QP is the GSI's.
-	minQP, maxQP = 2, 65535
-	minCQ, maxCQ = 2, 65536
-	// The first registration is the driver's DMA region.
-	minMR, maxMR = 2, 1 << 20
-	minPD, maxPD = 2, 65536
+	// Below version 20 a QP's number is its handle, which the device does not do.
+	minDeviceVersion, maxDeviceVersion = 20, 20
+	// The upper bounds are what the software engine offers a guest, see ibv_query_device(3); more would have no effect.
+	// Of queue pairs one is the GSI's, of registrations the first is the driver's DMA region.
+	minQP, maxQP = 2, 4096
+	minCQ, maxCQ = 2, 8192
+	minMR, maxMR = 2, 65536
+	minPD, maxPD = 2, 4096
 	// A page is 4 KiB of BAR2, and all of them are looked at by the poller: 512 take 1.3 us.
 	minUAR, maxUAR = 2, 4096
 	// A GID table has 256 entries.
@@ -54,7 +55,11 @@ func (g *Guest) complete(ps *Problems) {
 		{"max_mr", g.MaxMR, minMR, maxMR},
 		{"max_pd", g.MaxPD, minPD, maxPD},
 	} {
-		if r.have < r.low || r.have > r.high {
+		switch {
+		case r.have >= r.low && r.have <= r.high:
+		case r.low == r.high:
+			ps.add(g.at(r.key), r.key, "%d is not served by this release: write %d", r.have, r.low)
+		default:
 			ps.add(g.at(r.key), r.key, "%d is out of range: write %d to %d", r.have, r.low, r.high)
 		}
 	}
@@ -79,6 +84,9 @@ func (g *Guest) checkGIDs(ps *Problems) {
 		seen[gid] = true
 	}
 }
+
+// Origin returns where the key of the guest was written, or where the guest begins if it has its default.
+func (g *Guest) Origin(key string) Origin { return g.at(key) }
 
 // at is where key of the guest was written, or where the guest begins.
 func (g *Guest) at(key string) Origin {

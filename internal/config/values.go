@@ -258,8 +258,9 @@ func (l Listen) MarshalText() ([]byte, error) {
 	}
 }
 
-// maxSocketPath is the longest path that fits sun_path with its NUL, unix(7).
-const maxSocketPath = 107
+// maxSocketPath is the longest path of a socket in bytes: sun_path has 108 with its NUL, unix(7), and a socket is bound
+// at its path with ".new" behind it before it is moved into place.
+const maxSocketPath = 103
 
 // checkSocketPath checks that a path can be a Unix socket's wherever the daemon is started.
 func checkSocketPath(p string) error {
@@ -269,7 +270,7 @@ func checkSocketPath(p string) error {
 	case !filepath.IsAbs(p) || filepath.Clean(p) != p:
 		return fmt.Errorf("%s is not absolute and clean: write it from the root, without \"..\" or \"//\"", quote(p))
 	case len(p) > maxSocketPath:
-		return fmt.Errorf("the path has %d bytes and unix(7) allows %d: use a shorter directory", len(p), maxSocketPath)
+		return fmt.Errorf("the path has %d bytes, a socket's has at most %d: use a shorter directory", len(p), maxSocketPath)
 	}
 	return nil
 }

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/pvrdmad/pvrdmad/guestmem"
+	"github.com/pvrdmad/pvrdmad/hostverbs"
+	"github.com/pvrdmad/pvrdmad/hostverbs/soft"
+	"github.com/pvrdmad/pvrdmad/internal/config"
+	"github.com/pvrdmad/pvrdmad/internal/systemd"
+	"github.com/pvrdmad/pvrdmad/internal/telemetry"
+	"github.com/pvrdmad/pvrdmad/pvrdma"
+	"github.com/pvrdmad/pvrdmad/pvrdma/pcifn"
+	"github.com/pvrdmad/pvrdmad/vfiouser"
+)
+
+// workers is the number of threads that poll guests.
+const workers = 1
+
+// autoSpin is how long a worker polls before it sleeps where the machine has cores to spare: longer than a guest takes to
+// answer a message.
+const autoSpin = 200 * time.Microsecond
+
+// daemon is everything that runs, wired together.
+type daemon struct {
+	log     *telemetry.Log
+	tel     *telemetry.Telemetry
+	engine  *soft.Engine
+	worker  *pvrdma.Worker
+	guests  []*guest
+	metrics net.Listener
+	// metricsAddr is where metrics are served, with the port that the kernel chose.
+	metricsAddr string
+	alive       *telemetry.Probe
+	observer    *faultObserver
+
+	mu      sync.Mutex
+	missing map[string]string // guarded by mu: what keeps the daemon from being ready, by whom it is missing
+}
+
+// guest is one guest's socket and the device behind it.
+type guest struct {
+	name     string
+	listener *net.UnixListener
+	server   *vfiouser.Server
+	observer *telemetry.Guest
+}
+
+// faultObserver passes on that a guest's memory failed under the engine.
+type faultObserver struct {
+	// guests is written before the engine has any context.
+	guests map[string]*telemetry.Guest
+}
+
+// MemoryFault implements soft.Observer.
+func (o *faultObserver) MemoryFault(err *guestmem.FaultError) {
+	if g := o.guests[err.Owner]; g != nil {
+		g.Observe(pvrdma.GuestError{Guest: pvrdma.Guest{Name: err.Owner}, Reason: pvrdma.BadMemory, Err: err})
+	}
+}
+
+// openDaemon opens the engine and all sockets. If one cannot be opened, all are closed, and the error names it.
+func openDaemon(c *config.Config, fd int, log *telemetry.Log) (_ *daemon, err error) {
+	d := &daemon{
+		log: log, tel: telemetry.New(log, buildInfo()), missing: map[string]string{"daemon": "starting"},
+		observer: &faultObserver{guests: map[string]*telemetry.Guest{}},
+	}
+	defer func() {
+		if err != nil {
+			d.close()
+		}
+	}()
+	spin := spinBudget(c.Spin, runtime.GOMAXPROCS(0), len(c.Guests))
+	// A worker's thread is busy for long; goroutines that serve sockets must not wait for it.
+	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + workers)
+	d.engine = soft.New(d.observer)
+	d.tel.AddEngine(d.engine.Counters)
+	domain := guestmem.NewDomain()
+	if d.worker, err = pvrdma.NewWorker(pvrdma.WorkerConfig{Provider: d.engine, Domain: domain, Spin: spin}); err != nil {
+		return nil, unavailable("engine %s: %w", engineName, err)
+	}
+	d.alive = telemetry.NewProbe("the worker", func() { d.worker.Do(func() {}) })
+	for i := range c.Guests {
+		if err = d.openGuest(&c.Guests[i], fd, domain); err != nil {
+			return nil, err
+		}
+	}
+	if d.metrics, d.metricsAddr, err = listenMetrics(c.Metrics.Listen); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// spinBudget is how long an idle worker polls. On its own it polls only if a core is left over when all workers and a
+// virtual CPU of each guest are busy.
+func spinBudget(s config.Spin, cores, guests int) time.Duration {
+	switch {
+	case !s.Auto:
+		return time.Duration(s.Budget)
+	case cores > workers+guests:
+		return autoSpin
+	default:
+		return 0
+	}
+}
+
+func (d *daemon) openGuest(g *config.Guest, fd int, domain *guestmem.Domain) error {
+	l, err := listenGuest(g, fd)
+	if err != nil {
+		return err
+	}
+	entry := &guest{name: string(g.Name), listener: l}
+	d.guests = append(d.guests, entry)
+	// The function and its observer need each other: counters are read long after both are there.
+	var function *pcifn.Function
+	entry.observer = d.tel.AddGuest(telemetry.GuestInfo{
+		Name: entry.name, Engine: engineName, Doorbells: string(g.Doorbells), DeviceVersion: g.DeviceVersion, RoCE: g.RoCE,
+		Counters: func() pvrdma.Counters { return function.Counters() },
+	})
+	d.observer.guests[entry.name] = entry.observer
+	function, err = pcifn.New(pcifn.Config{
+		Device: deviceConfig(g), Doorbells: doorbellMode(g.Doorbells), Worker: d.worker, Domain: domain, Observer: entry.observer,
+	})
+	if err != nil {
+		return unavailable("guest %q: %w", g.Name, err)
+	}
+	entry.server = vfiouser.NewServer(l, vfiouser.Config{Open: function.Open, Observer: entry.observer.Door()})
+	d.log.Info("guest can attach", "guest", entry.name, "socket", g.SocketPath, "mac", g.MAC.String(),
+		"doorbells", string(g.Doorbells))
+	return nil
+}
+
+func doorbellMode(d config.Doorbells) pcifn.DoorbellMode {
+	if d == config.DoorbellsTrap {
+		return pcifn.Trap
+	}
+	return pcifn.Poll
+}
+
+func deviceConfig(g *config.Guest) pvrdma.Config {
+	c := pvrdma.Config{
+		Name: string(g.Name), MAC: g.MAC, GIDType: hostverbs.GIDTypeRoCEv2, MaxUAR: g.MaxUAR,
+		Limits: hostverbs.Limits{
+			MaxQP: int(g.MaxQP), MaxCQ: int(g.MaxCQ), MaxMR: int(g.MaxMR), MaxPD: int(g.MaxPD),
+		},
+		// The device takes 0 for its default; the shortest grace is the nearest to none.
+		CQGrace: max(time.Duration(g.CQGrace), time.Nanosecond),
+	}
+	if g.RoCE == 1 {
+		c.GIDType = hostverbs.GIDTypeRoCEv1
+	}
+	for _, gid := range g.GIDs {
+		c.GIDs = append(c.GIDs, hostverbs.GID(gid))
+	}
+	return c
+}
+
+// run serves until ctx ends and every guest is let go.
+func (d *daemon) run(ctx context.Context) {
+	var wg sync.WaitGroup
+	for _, g := range d.guests {
+		wg.Go(func() {
+			if err := g.server.Serve(ctx); err != nil {
+				// The other guests go on; readiness and the log say which one is without a socket.
+				d.setMissing(g.name, err.Error())
+				d.log.Error("guest cannot attach any more, restart the daemon", "guest", g.name, "error", err)
+			}
+		})
+	}
+	if d.metrics != nil {
+		wg.Go(func() {
+			health := telemetry.Health{Ready: d.ready, Healthy: d.alive.Check}
+			if err := d.tel.Serve(ctx, d.metrics, health); err != nil {
+				d.log.Error("no metrics any more, restart the daemon", "error", err)
+			}
+		})
+		d.log.Info("metrics are served", "listen", d.metricsAddr)
+	}
+	wg.Go(func() {
+		err := systemd.Watchdog(ctx, d.alive.Check, func(err error) { d.log.Error("watchdog", "error", err) })
+		d.warn(err)
+	})
+	d.setMissing("daemon", "")
+	d.warn(systemd.Ready(fmt.Sprintf("serving %d guests with the %s engine", len(d.guests), engineName)))
+	d.log.Info("ready", "guests", len(d.guests), "pid", os.Getpid())
+
+	<-ctx.Done()
+	d.setMissing("daemon", "stopping")
+	d.log.Info("stopping, a second signal ends at once")
+	d.warn(systemd.Stopping("letting guests go"))
+	wg.Wait()
+	d.close()
+}
+
+// close closes what is open, guests first.
+func (d *daemon) close() {
+	for _, g := range d.guests {
+		_ = g.listener.Close()
+	}
+	if d.metrics != nil {
+		_ = d.metrics.Close()
+	}
+	if d.worker != nil {
+		d.warn(d.worker.Close())
+	}
+	if d.engine != nil {
+		d.warn(d.engine.Close())
+	}
+}
+
+func (d *daemon) warn(err error) {
+	if err != nil {
+		d.log.Warn("goes on", "error", err)
+	}
+}
+
+// setMissing notes what who lacks; nothing if what is empty.
+func (d *daemon) setMissing(who, what string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if what == "" {
+		delete(d.missing, who)
+		return
+	}
+	d.missing[who] = what
+}
+
+// ready returns nil when all guests can attach.
+func (d *daemon) ready() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var errs []error
+	for who, what := range d.missing {
+		errs = append(errs, fmt.Errorf("%s: %s", who, what))
+	}
+	return errors.Join(errs...)
+}
