@@ -4,3 +4,10 @@ package guestmem
 
 // Enter begins an access by address and returns the function that ends it.
 func (s *Space) Enter() (leave func()) { return s.enter().leave }
+
+// Fill makes the Domain believe that other guests have mapped all that it allows but files files and bytes bytes.
+func (d *Domain) Fill(files int, bytes uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.files, d.bytes = maxDomainFiles-files, maxDomainBytes-bytes
+}

@@ -115,16 +115,20 @@ func (t *table) remove(r *region) *table {
 	ci := t.chunkOf(r.addr)
 	old := t.chunks[ci]
 	i := after(old, r.addr) - 1
-	c := make([]*region, 0, len(old)-1)
-	c = append(append(c, old[:i]...), old[i+1:]...)
-	chunks := make([][]*region, 0, len(t.chunks))
-	chunks = append(chunks, t.chunks[:ci]...)
-	rest := t.chunks[ci+1:]
+	before, rest := t.chunks[:ci], t.chunks[ci+1:]
+	c := make([]*region, 0, chunkMax/2)
 	// Small neighbours are merged, or a front-end could leave thousands of chunks with one region each.
+	if ci > 0 && len(before[ci-1])+len(old)-1 <= chunkMax/2 {
+		c = append(c, before[ci-1]...)
+		before = before[:ci-1]
+	}
+	c = append(append(c, old[:i]...), old[i+1:]...)
 	if len(rest) > 0 && len(c)+len(rest[0]) <= chunkMax/2 {
 		c = append(c, rest[0]...)
 		rest = rest[1:]
 	}
+	chunks := make([][]*region, 0, len(t.chunks))
+	chunks = append(chunks, before...)
 	if len(c) > 0 {
 		chunks = append(chunks, c)
 	}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guestmem_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pvrdmad/pvrdmad/guestmem"
+	"golang.org/x/sys/unix"
+)
+
+// mappings counts the lines of /proc/self/maps that name the test's files.
+func mappings(t *testing.T) int {
+	t.Helper()
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(string(maps), "/memfd:guest-ram")
+}
+
+func TestAFileIsMappedOnceAndKeptAcrossABurst(t *testing.T) {
+	before := mappings(t)
+	s := guestmem.NewDomain().NewSpace("vm1")
+	fd := memfd(t, 64*page)
+	// As QEMU's firmware phase does: take the memory away and bring it back in pieces, again and again.
+	for range 20 {
+		for i := range uint64(16) {
+			if err := s.Map(i*4*page, 4*page, fd, i*4*page, rw); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := mappings(t) - before; n != 1 {
+			t.Fatalf("16 regions of one file take %d mappings", n)
+		}
+		s.UnmapAll()
+		if n := mappings(t) - before; n != 1 {
+			t.Fatalf("within a burst the file has %d mappings", n)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := mappings(t) - before; n != 0 {
+		t.Fatalf("after Close %d mappings are left", n)
+	}
+}
+
+func TestAnIdleFileIsUnmappedAfterAWhile(t *testing.T) {
+	s := guestmem.NewDomain().NewSpace("vm1")
+	defer s.Close()
+	if err := s.Map(0, page, memfd(t, page), 0, rw); err != nil {
+		t.Fatal(err)
+	}
+	s.UnmapAll()
+	if st := s.Stats(); st.Files != 1 || st.Bytes != page {
+		t.Fatalf("right after Unmap: %+v", st)
+	}
+	for end := time.Now().Add(10 * time.Second); s.Stats().Files != 0; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the idle file is still mapped: %+v", s.Stats())
+		}
+	}
+}
+
+func TestAFileThatHasGrownIsMappedAgain(t *testing.T) {
+	before := mappings(t)
+	s := guestmem.NewDomain().NewSpace("vm1")
+	defer s.Close()
+	fd := memfd(t, page)
+	if err := s.Map(0, page, fd, 0, rw); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Ftruncate(fd, 2*page); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Map(page, page, fd, page, rw); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Write(0, make([]byte, 2*page)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Unmap(0, page); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(5 * time.Second); mappings(t)-before != 1; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d mappings, want the short one gone", mappings(t)-before)
+		}
+	}
+	if err := s.Write(page, make([]byte, page)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAFileSealedAgainstWritingServesReadOnlyRegions(t *testing.T) {
+	fd := memfd(t, page)
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_WRITE); err != nil {
+		t.Fatal(err)
+	}
+	s := guestmem.NewDomain().NewSpace("vm1")
+	defer s.Close()
+	mustFail(t, s.Map(0, page, fd, 0, rw), unix.EACCES, "vm1")
+	if err := s.Map(0, page, fd, 0, guestmem.ProtRead); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Read(0, make([]byte, 8)); err != nil {
+		t.Fatal(err)
+	}
+	mustFail(t, s.Write(0, make([]byte, 8)), unix.EFAULT, "vm1")
+}
+
+func TestTheNumberOfFilesIsLimitedAndIdleOnesGiveWay(t *testing.T) {
+	s := guestmem.NewDomain().NewSpace("vm1")
+	defer s.Close()
+	add := func(i uint64) error {
+		fd, err := unix.MemfdCreate("guest-ram", unix.MFD_CLOEXEC)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(fd)
+		if err := unix.Ftruncate(fd, page); err != nil {
+			t.Fatal(err)
+		}
+		return s.Map(i*page, page, fd, 0, rw)
+	}
+	const limit = 512
+	for i := range uint64(limit) {
+		if err := add(i); err != nil {
+			t.Fatalf("file %d: %v", i, err)
+		}
+	}
+	mustFail(t, add(limit), unix.ENOMEM, "vm1")
+	if err := s.Unmap(0, page); err != nil {
+		t.Fatal(err)
+	}
+	if err := add(limit); err != nil {
+		t.Fatalf("with one file idle: %v", err)
+	}
+}
+
+func TestTheAddressSpaceThatAGuestTakesIsLimited(t *testing.T) {
+	s := guestmem.NewDomain().NewSpace("vm1")
+	defer s.Close()
+	mustFail(t, s.Map(0, page, memfd(t, 8<<40+page), 0, rw), unix.ENOMEM, "vm1")
+	if err := s.Map(0, page, memfd(t, 5<<40), 0, rw); err != nil {
+		t.Fatal(err)
+	}
+	mustFail(t, s.Map(page, page, memfd(t, 5<<40), 0, rw), unix.ENOMEM, "vm1")
+}
+
+func TestPagesReleasedAfterCloseGiveTheMappingBack(t *testing.T) {
+	before := mappings(t)
+	s := guestmem.NewDomain().NewSpace("vm1")
+	if err := s.Map(0, page, memfd(t, page), 0, rw); err != nil {
+		t.Fatal(err)
+	}
+	p, err := s.Pin([]uint64{0}, rw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	if n := mappings(t) - before; n != 1 {
+		t.Fatalf("%d mappings while pages are pinned", n)
+	}
+	p.Release()
+	p.Release()
+	for end := time.Now().Add(5 * time.Second); mappings(t) != before; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the mapping is still there")
+		}
+	}
+}
