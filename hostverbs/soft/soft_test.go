@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // open returns a fresh engine with a clock that the test moves.
 func open(testing.TB) verbstest.Env {
-	return verbstest.Env{Provider: soft.New(nil), Clock: verbstest.NewFakeClock()}
+	return verbstest.Env{Provider: soft.New(nil), Clock: verbstest.NewFakeClock(), LatePercent: 5}
 }
 
 func TestTheEngineKeepsTheContract(t *testing.T) {

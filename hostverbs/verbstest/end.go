@@ -21,6 +21,9 @@ type device struct {
 	sent, received []hostverbs.WC
 	events         []hostverbs.EventType
 	pulls          int
+	// sentAt is when the last send completion came.
+	sentAt int64
+	clock  Clock
 	// What the next callbacks return.
 	pullErr, sendErr, recvErr error
 	// onRecv, if set, is called with every receive completion.
@@ -53,6 +56,7 @@ func (d *device) PullRecv(wr *hostverbs.RecvWR) (bool, error) {
 
 func (d *device) CompleteSend(wc *hostverbs.WC) error {
 	d.sent = append(d.sent, *wc)
+	d.sentAt = d.clock.Now()
 	return d.sendErr
 }
 
@@ -92,12 +96,20 @@ type link struct {
 const timeoutCode = 8
 
 // qpCap is the size of the tests' queue pairs.
-var qpCap = hostverbs.QPCap{MaxSendWR: 256, MaxRecvWR: 256, MaxSendSGE: hostverbs.MaxSGE, MaxRecvSGE: hostverbs.MaxSGE}
+func qpCap() hostverbs.QPCap {
+	return hostverbs.QPCap{MaxSendWR: 256, MaxRecvWR: 256, MaxSendSGE: hostverbs.MaxSGE, MaxRecvSGE: hostverbs.MaxSGE}
+}
 
 // newEnd creates a queue pair of the guest in RESET.
 func (g *guest) newEnd(typ hostverbs.QPType, sigAll bool) *end {
 	g.w.t.Helper()
-	e := &end{g: g, pd: g.pd, dev: &device{}}
+	return g.create(&hostverbs.QPInitAttr{Type: typ, Cap: qpCap(), SQSigAll: sigAll})
+}
+
+// create creates a queue pair with completion queues of its own.
+func (g *guest) create(init *hostverbs.QPInitAttr) *end {
+	g.w.t.Helper()
+	e := &end{g: g, pd: g.pd, dev: &device{clock: g.w.env.Clock}}
 	var err error
 	if e.scq, err = g.ctx.CreateCQ(512); err != nil {
 		g.w.t.Fatalf("create CQ: %v", err)
@@ -105,7 +117,7 @@ func (g *guest) newEnd(typ hostverbs.QPType, sigAll bool) *end {
 	if e.rcq, err = g.ctx.CreateCQ(512); err != nil {
 		g.w.t.Fatalf("create CQ: %v", err)
 	}
-	init := &hostverbs.QPInitAttr{SendCQ: e.scq, RecvCQ: e.rcq, Cap: qpCap, Type: typ, SQSigAll: sigAll}
+	init.SendCQ, init.RecvCQ = e.scq, e.rcq
 	if e.qp, err = g.ctx.CreateQP(e.pd, init, e.dev); err != nil {
 		g.w.t.Fatalf("create QP: %v", err)
 	}

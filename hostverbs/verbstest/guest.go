@@ -13,9 +13,9 @@ import (
 
 const (
 	page = guestmem.PageSize
-	// ramBase is the guest address of a guest's memory; ramBytes how much there is: enough for a few messages of 1 MiB.
+	// ramBase is the guest address of a guest's memory; ramBytes how much there is: enough for both ends of a message of 1 MiB.
 	ramBase  = 0x4000_0000
-	ramBytes = 12 << 20
+	ramBytes = 4 << 20
 	// everything are all rights to a region or through a queue pair.
 	everything = hostverbs.AccessLocalWrite | hostverbs.AccessRemoteWrite | hostverbs.AccessRemoteRead
 )

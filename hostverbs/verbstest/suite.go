@@ -18,6 +18,8 @@ type Env struct {
 	Provider hostverbs.Provider
 	// Clock is the time that the engine's Progress is given.
 	Clock Clock
+	// LatePercent is how much later than due a timer may fire. The InfiniBand architecture allows 300.
+	LatePercent int64
 }
 
 // Case is one promise.
@@ -38,7 +40,10 @@ func Run(t *testing.T, open func(t testing.TB) Env) {
 // Cases returns all promises.
 func Cases() []Case {
 	var all []Case
-	for _, part := range [][]Case{dataCases()} {
+	for _, part := range [][]Case{
+		dataCases(), layoutCases(), localCases(), remoteCases(), receiveCases(), rnrCases(), lossCases(), flushCases(),
+		stateCases(), drainCases(), objectCases(), gidCases(), gsiCases(), faultCases(), fairnessCases(), stormCases(),
+	} {
 		all = append(all, part...)
 	}
 	return all

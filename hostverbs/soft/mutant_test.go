@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package soft_test
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pvrdmad/pvrdmad/guestmem"
+	"github.com/pvrdmad/pvrdmad/hostverbs"
+	"github.com/pvrdmad/pvrdmad/hostverbs/soft"
+	"github.com/pvrdmad/pvrdmad/hostverbs/verbstest"
+)
+
+// mutant is an engine with one fault planted in it. The contract must notice it at the promise named.
+type mutant struct {
+	name, promise string
+	// What the fault does to a completion on its way to the device: it returns how often the device sees it.
+	sent     func(m *mutantContext, wc *hostverbs.WC) int
+	received func(m *mutantContext, wc *hostverbs.WC) int
+	// What it does to a request, to the time, to a context that is opened, and to errors of a bind.
+	post func(wr *hostverbs.SendWR)
+	time func(now int64) int64
+	open func(cfg *hostverbs.ContextConfig)
+	bind func(err error) error
+	// What it forgets.
+	noDereg, noRecvPosted, noEvents, noReset bool
+}
+
+func mutants() []mutant {
+	const everySize = "every operation moves every size exactly"
+	return []mutant{
+		{name: "a byte is flipped", promise: everySize, sent: func(m *mutantContext, wc *hostverbs.WC) int {
+			if wc.Opcode == hostverbs.WCOpRDMAWrite && len(m.memory) > 0 {
+				m.flip()
+			}
+			return 1
+		}},
+		{name: "the immediate is lost", promise: everySize, received: func(_ *mutantContext, wc *hostverbs.WC) int {
+			wc.Imm = 0
+			return 1
+		}},
+		{name: "a length is wrong by one", promise: everySize, received: func(_ *mutantContext, wc *hostverbs.WC) int {
+			wc.ByteLen++
+			return 1
+		}},
+		{name: "everything completes as a SEND", promise: everySize, sent: func(_ *mutantContext, wc *hostverbs.WC) int {
+			wc.Opcode = hostverbs.WCOpSend
+			return 1
+		}},
+		{
+			name: "a completion comes twice", promise: "requests complete in the order in which they were posted",
+			sent: func(*mutantContext, *hostverbs.WC) int { return 2 },
+		},
+		{
+			name: "unsignalled requests complete", promise: "an unsignalled request completes silently",
+			post: func(wr *hostverbs.SendWR) { wr.Flags |= hostverbs.SendSignaled },
+		},
+		{
+			name: "a refused WRITE succeeds", promise: "memory that a remote key does not give is not reached",
+			sent: func(_ *mutantContext, wc *hostverbs.WC) int {
+				if wc.Status == hostverbs.WCRemAccessErr {
+					wc.Status = hostverbs.WCSuccess
+				}
+				return 1
+			},
+		},
+		{name: "deregistered keys stay", promise: "memory that a remote key does not give is not reached", noDereg: true},
+		{name: "events are lost", promise: "memory that a remote key does not give is not reached", noEvents: true},
+		{
+			name: "flushed requests vanish", promise: "a queue pair in ERR flushes what is posted, in order, signalled or not",
+			sent: func(_ *mutantContext, wc *hostverbs.WC) int {
+				if wc.Status == hostverbs.WCWRFlushErr {
+					return 0
+				}
+				return 1
+			},
+		},
+		{name: "receives posted in ERR stay", promise: "a queue pair in ERR flushes what is posted later, for as long as it is", noRecvPosted: true},
+		{name: "RESET does nothing", promise: "RESET forgets everything silently", noReset: true},
+		{
+			name: "time runs twice as fast", promise: "a peer that does not answer ends in a retry error after all timeouts",
+			time: func(now int64) int64 { return 2 * now },
+		},
+		{
+			name: "time runs slow", promise: "a message without a receive waits the responder's time, as often as the requester tries",
+			time: func(now int64) int64 { return now / 2 },
+		},
+		{
+			name: "limits are forgotten", promise: "what is beyond a guest's limit is ENOMEM, and there is room again afterwards",
+			open: func(cfg *hostverbs.ContextConfig) { cfg.Limits = hostverbs.Limits{} },
+		},
+		{
+			name: "a second guest gets an address", promise: "an address belongs to the guest that bound it first",
+			bind: func(err error) error {
+				if errors.Is(err, unix.EADDRINUSE) {
+					return nil
+				}
+				return err
+			},
+		},
+	}
+}
+
+func TestTheContractNoticesEveryPlantedFault(t *testing.T) {
+	promises := map[string]verbstest.Case{}
+	for _, c := range verbstest.Cases() {
+		promises[c.Name] = c
+	}
+	for _, m := range mutants() {
+		t.Run(m.name, func(t *testing.T) {
+			c, ok := promises[m.promise]
+			if !ok {
+				t.Fatalf("the contract has no promise %q", m.promise)
+			}
+			if !breaks(t, c, m) {
+				t.Errorf("nothing fails at %q", m.promise)
+			}
+		})
+	}
+}
+
+func TestTheWrapperThatFaultsArePlantedInIsNoFaultItself(t *testing.T) {
+	for _, c := range verbstest.Cases() {
+		if breaks(t, c, mutant{}) {
+			t.Errorf("%q fails without a fault", c.Name)
+		}
+	}
+}
+
+// breaks says whether a promise fails with a mutant.
+func breaks(t *testing.T, c verbstest.Case, m mutant) bool {
+	r := &recorder{TB: t}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		defer r.cleanup()
+		c.Check(r, verbstest.Env{
+			Provider:    &mutantEngine{soft.New(nil), m},
+			Clock:       verbstest.NewFakeClock(),
+			LatePercent: 5,
+		})
+	}()
+	<-over
+	return r.failed.Load()
+}
+
+// recorder is a test that notes its failure and does not pass it on.
+type recorder struct {
+	testing.TB
+	failed   atomic.Bool
+	cleanups []func()
+}
+
+func (r *recorder) Helper()                   {}
+func (r *recorder) Cleanup(fn func())         { r.cleanups = append(r.cleanups, fn) }
+func (r *recorder) Failed() bool              { return r.failed.Load() }
+func (r *recorder) Error(...any)              { r.failed.Store(true) }
+func (r *recorder) Errorf(_ string, _ ...any) { r.failed.Store(true) }
+func (r *recorder) Fatalf(string, ...any) {
+	r.failed.Store(true)
+	runtime.Goexit()
+}
+
+// cleanup runs what the test left to its end, also if it ended early.
+func (r *recorder) cleanup() {
+	for i := len(r.cleanups) - 1; i >= 0; i-- {
+		r.cleanups[i]()
+	}
+}
+
+// The wrappers around the engine's objects, from the top down.
+type (
+	mutantEngine struct {
+		*soft.Engine
+		m mutant
+	}
+	mutantPoller struct {
+		hostverbs.Poller
+		m mutant
+	}
+	mutantContext struct {
+		hostverbs.Context
+		m      mutant
+		memory []guestmem.Memory
+	}
+	mutantMR struct {
+		hostverbs.MR
+		m mutant
+	}
+	mutantQP struct {
+		hostverbs.QP
+		m mutant
+	}
+	mutantHandler struct {
+		hostverbs.QPHandler
+		c *mutantContext
+	}
+)
+
+func (e *mutantEngine) NewPoller(o hostverbs.Owner) (hostverbs.Poller, error) {
+	p, err := e.Engine.NewPoller(o)
+	return &mutantPoller{p, e.m}, err
+}
+
+func (p *mutantPoller) Progress(now int64) (bool, int64) {
+	if p.m.time == nil {
+		return p.Poller.Progress(now)
+	}
+	worked, next := p.Poller.Progress(p.m.time(now))
+	if next == 0 {
+		return worked, 0
+	}
+	// Asked again a little later, whatever the engine says.
+	return worked, now + 20_000
+}
+
+func (p *mutantPoller) OpenContext(cfg hostverbs.ContextConfig) (hostverbs.Context, error) {
+	if p.m.open != nil {
+		p.m.open(&cfg)
+	}
+	c, err := p.Poller.OpenContext(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &mutantContext{Context: c, m: p.m}, nil
+}
+
+func (c *mutantContext) BindGID(index int, gid hostverbs.GID, typ hostverbs.GIDType) error {
+	err := c.Context.BindGID(index, gid, typ)
+	if c.m.bind != nil {
+		return c.m.bind(err)
+	}
+	return err
+}
+
+func (c *mutantContext) RegMR(pd hostverbs.PD, attr hostverbs.MRAttr) (hostverbs.MR, error) {
+	mr, err := c.Context.RegMR(pd, attr)
+	if err != nil {
+		return nil, err
+	}
+	c.memory = append(c.memory, attr.Memory)
+	return &mutantMR{mr, c.m}, nil
+}
+
+// flip changes a byte of the memory that was registered last.
+func (c *mutantContext) flip() {
+	var b [1]byte
+	mem := c.memory[len(c.memory)-1]
+	if err := errors.Join(guestmem.CopyOut(b[:], mem, 3000), guestmem.CopyIn(mem, 3000, []byte{b[0] ^ 1})); err != nil {
+		panic(fmt.Sprintf("flip a byte: %v", err))
+	}
+}
+
+func (c *mutantContext) CreateQP(pd hostverbs.PD, init *hostverbs.QPInitAttr, h hostverbs.QPHandler) (hostverbs.QP, error) {
+	if h != nil {
+		h = &mutantHandler{h, c}
+	}
+	q, err := c.Context.CreateQP(pd, init, h)
+	if err != nil {
+		return nil, err
+	}
+	return &mutantQP{q, c.m}, nil
+}
+
+func (m *mutantMR) Dereg() error {
+	if m.m.noDereg {
+		return nil
+	}
+	return m.MR.Dereg()
+}
+
+func (q *mutantQP) PostSend(wrs []hostverbs.SendWR) int {
+	if q.m.post != nil {
+		for i := range wrs {
+			q.m.post(&wrs[i])
+		}
+	}
+	return q.QP.PostSend(wrs)
+}
+
+func (q *mutantQP) RecvPosted() {
+	if !q.m.noRecvPosted {
+		q.QP.RecvPosted()
+	}
+}
+
+func (q *mutantQP) Modify(attr *hostverbs.QPAttr, mask hostverbs.AttrMask) error {
+	if q.m.noReset && mask&hostverbs.QPStateMask != 0 && attr.QPState == hostverbs.StateReset {
+		return nil
+	}
+	return q.QP.Modify(attr, mask)
+}
+
+func (h *mutantHandler) CompleteSend(wc *hostverbs.WC) error {
+	return h.deliver(wc, h.c.m.sent, h.QPHandler.CompleteSend)
+}
+
+func (h *mutantHandler) CompleteRecv(wc *hostverbs.WC) error {
+	return h.deliver(wc, h.c.m.received, h.QPHandler.CompleteRecv)
+}
+
+func (h *mutantHandler) deliver(
+	wc *hostverbs.WC, fault func(*mutantContext, *hostverbs.WC) int, to func(*hostverbs.WC) error,
+) error {
+	n, changed := 1, *wc
+	if fault != nil {
+		n = fault(h.c, &changed)
+	}
+	var err error
+	for range n {
+		err = errors.Join(err, to(&changed))
+	}
+	return err
+}
+
+func (h *mutantHandler) Event(e hostverbs.EventType) {
+	if !h.c.m.noEvents {
+		h.QPHandler.Event(e)
+	}
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verbstest
+
+import (
+	"fmt"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pvrdmad/pvrdmad/guestmem"
+	"github.com/pvrdmad/pvrdmad/hostverbs"
+)
+
+// faultCases are about guests whose memory goes away, and devices that fail.
+func faultCases() []Case {
+	return []Case{
+		{"memory that is unmapped is the fault of its owner", unmapped},
+		{"a file that is truncated is the fault of its owner", truncated},
+		{"within one guest the side that failed is found too", faultWithinOneGuest},
+		{"a device that fails loses its work, and its peer learns it", failingDevice},
+	}
+}
+
+// expectFault carries out an operation one of whose sides has lost its memory.
+func (w *world) expectFault(what string, m move, a, b *guest, near, far *region, local bool) {
+	w.t.Helper()
+	ea, eb := w.pair(a, b, nil)
+	eb.recv(rwr(9, far.sge(0, far.n)))
+	ea.send(rdma(1, m.op, far, 0, near.sge(0, near.n)), wr(2, hostverbs.OpSend))
+	w.settle()
+	if local {
+		ea.sends(what, failed(1, hostverbs.WCLocProtErr), failed(2, hostverbs.WCWRFlushErr))
+		eb.in(what, hostverbs.StateRTS)
+		eb.recvs(what)
+		return
+	}
+	ea.sends(what, failed(1, hostverbs.WCRemOpErr), failed(2, hostverbs.WCWRFlushErr))
+	eb.in(what, hostverbs.StateErr)
+	status := hostverbs.WCWRFlushErr
+	if m.send {
+		status = hostverbs.WCLocProtErr
+	}
+	eb.recvs(what, failed(9, status))
+}
+
+func unmapped(t testing.TB, env Env) {
+	w := newWorld(t, env)
+	for _, local := range []bool{true, false} {
+		a, b := w.guest(), w.guest()
+		near, far := a.buffer(5000), b.buffer(5000)
+		gone := b
+		if local {
+			gone = a
+		}
+		if err := gone.space.Unmap(ramBase, ramBytes); err != nil {
+			t.Fatalf("unmap: %v", err)
+		}
+		for _, m := range moves() {
+			w.expectFault(fmt.Sprintf("%s, local %t", m.op, local), m, a, b, near, far, local)
+		}
+		w.verify("unmapped")
+	}
+}
+
+// fileRegion registers n bytes of a file, mapped at an address of its own, and returns what truncates the file.
+func (g *guest) fileRegion(addr uint64, n int) (*region, func()) {
+	g.w.t.Helper()
+	fd, err := unix.MemfdCreate("guest", unix.MFD_CLOEXEC)
+	if err != nil {
+		g.w.t.Fatalf("memfd: %v", err)
+	}
+	g.w.t.Cleanup(func() { _ = unix.Close(fd) })
+	size := (n + page - 1) / page * page
+	if err := unix.Ftruncate(fd, int64(size)); err != nil {
+		g.w.t.Fatalf("ftruncate: %v", err)
+	}
+	prot := guestmem.ProtRead | guestmem.ProtWrite
+	if err := g.space.Map(addr, uint64(size), fd, 0, prot); err != nil {
+		g.w.t.Fatalf("map: %v", err)
+	}
+	r := &region{g: g, start: 0x5000, n: uint64(n)}
+	for off := 0; off < size; off += page {
+		r.pages = append(r.pages, addr+uint64(off))
+	}
+	if r.mem, err = g.space.Pin(r.pages, prot); err != nil {
+		g.w.t.Fatalf("pin: %v", err)
+	}
+	r.mr, err = g.ctx.RegMR(g.pd, hostverbs.MRAttr{Memory: r.mem, Start: r.start, Length: r.n, Access: everything})
+	if err != nil {
+		g.w.t.Fatalf("register: %v", err)
+	}
+	return r, func() {
+		if err := unix.Ftruncate(fd, 0); err != nil {
+			g.w.t.Fatalf("truncate: %v", err)
+		}
+	}
+}
+
+func truncated(t testing.TB, env Env) {
+	w := newWorld(t, env)
+	a, b := w.guest(), w.guest()
+	for i, m := range moves() {
+		addr := uint64(i+1) << 32
+		lost, truncate := b.fileRegion(addr, 5000)
+		truncate()
+		w.expectFault(fmt.Sprintf("%s, the responder's file", m.op), m, a, b, a.buffer(5000), lost, false)
+		lost, truncate = a.fileRegion(addr, 5000)
+		truncate()
+		w.expectFault(fmt.Sprintf("%s, the requester's file", m.op), m, a, b, lost, b.buffer(5000), true)
+	}
+}
+
+func faultWithinOneGuest(t testing.TB, env Env) {
+	w := newWorld(t, env)
+	a := w.guest()
+	for i, m := range moves() {
+		addr := uint64(i+1) << 32
+		lost, truncate := a.fileRegion(addr, 5000)
+		truncate()
+		w.expectFault(fmt.Sprintf("%s, the responder's file", m.op), m, a, a, a.buffer(5000), lost, false)
+		w.expectFault(fmt.Sprintf("%s, the requester's file", m.op), m, a, a, lost, a.buffer(5000), true)
+	}
+}
+
+func failingDevice(t testing.TB, env Env) {
+	w := newWorld(t, env)
+	a, b := w.guest(), w.guest()
+	broken := fmt.Errorf("the guest's ring is gone: %w", unix.EFAULT)
+
+	ea, eb := w.pair(a, b, nil)
+	eb.dev.pullErr = broken
+	ea.send(wr(1, hostverbs.OpSend), wr(2, hostverbs.OpSend))
+	w.settle()
+	ea.sends("no receive can be pulled", failed(1, hostverbs.WCRemOpErr), failed(2, hostverbs.WCWRFlushErr))
+
+	ea, eb = w.pair(a, b, nil)
+	eb.dev.recvErr = broken
+	eb.recv(rwr(8), rwr(9))
+	ea.send(wr(1, hostverbs.OpSend), wr(2, hostverbs.OpSend))
+	w.settle()
+	ea.sends("no receive can be completed", failed(1, hostverbs.WCRemOpErr), failed(2, hostverbs.WCWRFlushErr))
+	if n := len(eb.dev.received); n != 1 {
+		t.Errorf("a failing device was given %d completions, want 1", n)
+	}
+
+	ea, eb = w.pair(a, b, nil)
+	ea.dev.sendErr = broken
+	ea.send(wr(1, hostverbs.OpRDMAWrite), wr(2, hostverbs.OpRDMAWrite))
+	w.settle()
+	if n := len(ea.dev.sent); n != 1 {
+		t.Errorf("a failing device was given %d completions, want 1", n)
+	}
+	eb.send(wr(3, hostverbs.OpRDMAWrite))
+	w.settle()
+	eb.sends("to a device that failed", failed(3, hostverbs.WCRetryExcErr))
+	ea.dev.sendErr = nil
+	ea.to(hostverbs.StateReset)
+	ea.in("reset", hostverbs.StateReset)
+}
