@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verbs
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pvrdmad/pvrdmad/internal/testguest/ram"
+	"golang.org/x/sys/unix"
+)
+
+// What the kernel's MAD layer asks for, drivers/infiniband/core/mad.c.
+const (
+	madSendWR   = 128
+	madRecvWR   = 512
+	madCQ       = 640 // both, rounded up to 1024 by the driver
+	madSize     = 256
+	madBuffer   = 40 + madSize // the GRH area comes first
+	madPiece    = 512          // what the kernel's allocator makes of madBuffer
+	madHeader   = 24
+	gsiQPN      = 1
+	gsiQKey     = 0x80010000
+	ibGRHSize   = 40
+	madSendSGEs = 2
+)
+
+// GSI is the guest kernel's management queue pair: QP 1.
+type GSI struct {
+	PD *PD
+	CQ *CQ
+	QP *QP
+
+	recv *ram.Buffer
+	send *ram.Buffer
+}
+
+// MAD is a management datagram that was received.
+type MAD struct {
+	// GRH is the first 40 bytes, Data the datagram.
+	GRH, Data []byte
+	WC        WC
+}
+
+// StartGSI makes QP 1 as the kernel does when a device registers: every step is a command or a doorbell.
+func StartGSI(c *Context) (*GSI, error) {
+	pd, err := c.AllocPD()
+	if err != nil {
+		return nil, err
+	}
+	g := &GSI{PD: pd}
+	if g.CQ, err = c.CreateCQ(madCQ); err != nil {
+		return nil, err
+	}
+	if err := g.CQ.ReqNotify(false); err != nil {
+		return nil, err
+	}
+	g.QP, err = pd.CreateQP(QPInit{
+		SendCQ: g.CQ, RecvCQ: g.CQ, Type: c.l.Const("PVRDMA_QPT_GSI"), MaxSendWR: madSendWR, MaxRecvWR: madRecvWR,
+		MaxSendSGE: madSendSGEs, MaxRecvSGE: 1, SignalAll: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if g.QP.QPN == 0 {
+		return nil, fmt.Errorf("the GSI queue pair has number 0, the MAD layer drops all it gets: %w", unix.EPROTO)
+	}
+	if err := g.start(); err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+func (g *GSI) start() (err error) {
+	for _, a := range []Attr{
+		g.QP.Attr().WithState("INIT").With("PKEY_INDEX", "pkey_index", 0).With("QKEY", "qkey", gsiQKey),
+		g.QP.Attr().WithState("RTR"),
+		g.QP.Attr().WithState("RTS").With("SQ_PSN", "sq_psn", 0),
+	} {
+		if err := g.QP.Modify(a); err != nil {
+			return err
+		}
+	}
+	if err := g.CQ.ReqNotify(false); err != nil {
+		return err
+	}
+	r := g.PD.Ctx.Dev.RAM
+	if g.send, err = r.Buffer(ram.PageSize); err != nil {
+		return err
+	}
+	if g.recv, err = r.Buffer(madRecvWR * madPiece); err != nil {
+		return err
+	}
+	for i := range madRecvWR { // one doorbell for each, as at boot
+		if err := g.post(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// post gives receive buffer i to the device, by its address in the guest.
+func (g *GSI) post(i int) error {
+	return g.QP.PostRecv(RecvWR{WRID: uint64(i), SGE: []SGE{{
+		Addr: g.recv.Phys(i * madPiece), Length: madBuffer, LKey: g.PD.DMA.LKey,
+	}}})
+}
+
+// Send sends a datagram of 256 bytes to QP 1 of a peer, in the two pieces that the MAD layer makes of it.
+func (g *GSI) Send(p Path, data []byte, timeout time.Duration) error {
+	if len(data) != madSize {
+		return errInvalid("send a MAD of %d bytes", len(data))
+	}
+	copy(g.send.Bytes(), data)
+	err := g.QP.PostSend(SendWR{
+		WRID: madRecvWR, Opcode: g.QP.l.Const("PVRDMA_WR_SEND"), Flags: g.QP.l.Const("PVRDMA_SEND_SIGNALED"),
+		AV: g.PD.AV(p), QPN: gsiQPN, QKey: gsiQKey,
+		SGE: []SGE{
+			{Addr: g.send.Phys(0), Length: madHeader, LKey: g.PD.DMA.LKey},
+			{Addr: g.send.Phys(madHeader), Length: madSize - madHeader, LKey: g.PD.DMA.LKey},
+		},
+	})
+	if err != nil {
+		return err
+	}
+	wc, err := g.CQ.waitEventUntil(timeout)
+	if err != nil {
+		return err
+	}
+	if wc.WRID != madRecvWR || wc.Status != 0 {
+		return fmt.Errorf("the MAD completes as %#x with %s: %w", wc.WRID, g.QP.l.ConstName("PVRDMA_WC_", wc.Status),
+			unix.EIO)
+	}
+	return nil
+}
+
+// Receive waits for a datagram and posts its buffer again.
+func (g *GSI) Receive(timeout time.Duration) (*MAD, error) {
+	wc, err := g.CQ.waitEventUntil(timeout)
+	if err != nil {
+		return nil, err
+	}
+	if wc.WRID >= madRecvWR || wc.Status != 0 || wc.ByteLen > madBuffer || wc.ByteLen < ibGRHSize {
+		return nil, fmt.Errorf("a receive completes as %+v: %w", wc, unix.EIO)
+	}
+	b := g.recv.Bytes()[wc.WRID*madPiece:][:wc.ByteLen]
+	m := &MAD{GRH: append([]byte(nil), b[:ibGRHSize]...), Data: append([]byte(nil), b[ibGRHSize:]...), WC: wc}
+	return m, g.post(int(wc.WRID))
+}
+
+func (q *CQ) waitEventUntil(timeout time.Duration) (WC, error) {
+	return q.waitEvent(time.Now().Add(timeout))
+}
+
+// Stop destroys QP 1 and what belongs to it.
+func (g *GSI) Stop() error {
+	return errors.Join(g.QP.Destroy(), g.CQ.Destroy(), g.PD.Free(), g.recv.Free(), g.send.Free())
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package spine
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/pvrdmad/pvrdmad/internal/testguest"
+	"github.com/pvrdmad/pvrdmad/internal/testguest/ram"
+)
+
+const (
+	readyTime = 10 * time.Second
+	// stopTime is what the daemon promises after SIGTERM.
+	stopTime = 2 * time.Second
+)
+
+// modes are the doorbell modes. Everything must pass in both.
+var modes = []string{"poll", "trap"}
+
+// eachMode runs a test against a daemon of its own in each doorbell mode.
+func eachMode(t *testing.T, test func(t *testing.T, d *daemon)) {
+	t.Helper()
+	for _, mode := range modes {
+		t.Run(mode, func(t *testing.T) { test(t, startDaemon(t, mode)) })
+	}
+}
+
+// daemon is a running pvrdmad with the guests a and b.
+type daemon struct {
+	t    *testing.T
+	dir  string
+	mode string
+	cmd  *exec.Cmd
+	log  *logBuffer
+	done chan error
+}
+
+// logBuffer is the daemon's log so far.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// startDaemon starts a daemon for a test and ends it with the test. Lines of extra go into both guests' tables.
+func startDaemon(t *testing.T, mode string, extra ...string) *daemon {
+	t.Helper()
+	d := &daemon{t: t, dir: t.TempDir(), mode: mode, log: &logBuffer{}, done: make(chan error, 1)}
+	text := "spin = \"0s\"\n[log]\nlevel = \"debug\"\n[metrics]\nlisten = \"off\"\n"
+	for i, name := range []string{"a", "b"} {
+		text += fmt.Sprintf("[[guest]]\nname = %q\nsocket_path = %q\nmac = \"02:00:00:00:00:%02x\"\ndoorbells = %q\n%s\n",
+			name, d.socket(name), i+1, mode, strings.Join(extra, "\n"))
+	}
+	config := filepath.Join(d.dir, "pvrdmad.toml")
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.cmd = exec.Command(daemonPath, "serve", "--config", config)
+	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
+	if err := d.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { d.done <- d.cmd.Wait() }()
+	t.Cleanup(d.stop)
+	d.awaitSockets()
+	return d
+}
+
+func (d *daemon) socket(guest string) string { return filepath.Join(d.dir, guest+".sock") }
+
+func (d *daemon) awaitSockets() {
+	d.t.Helper()
+	deadline := time.Now().Add(readyTime)
+	for _, name := range []string{"a", "b"} {
+		for {
+			conn, err := net.Dial("unix", d.socket(name))
+			if err == nil {
+				conn.Close()
+				break
+			}
+			if time.Now().After(deadline) {
+				d.t.Fatalf("the daemon does not serve %s: %v\n%s", name, err, d.log)
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+}
+
+// stop ends the daemon, which must leave in time, with success and without having panicked.
+func (d *daemon) stop() {
+	_ = d.cmd.Process.Signal(syscall.SIGTERM) // if it has ended already, that is seen below
+	select {
+	case err := <-d.done:
+		if err != nil {
+			d.t.Errorf("the daemon ended with %v", err)
+		}
+	case <-time.After(stopTime):
+		_ = d.cmd.Process.Kill()
+		<-d.done
+		d.t.Errorf("the daemon did not end within %v of SIGTERM", stopTime)
+	}
+	log := d.log.String()
+	for _, bad := range []string{"panic", "DATA RACE", "fatal error"} {
+		if strings.Contains(log, bad) {
+			d.t.Errorf("the daemon's log speaks of %q", bad)
+		}
+	}
+	if d.t.Failed() {
+		d.t.Logf("the daemon's log:\n%s", log)
+	}
+}
+
+// alive fails the test if the daemon has ended.
+func (d *daemon) alive() {
+	d.t.Helper()
+	select {
+	case err := <-d.done:
+		d.done <- err
+		d.t.Fatalf("the daemon has ended: %v", err)
+	default:
+	}
+}
+
+// guestOptions are those of guest a or b. Their memory is scattered, so that nothing lies side by side by accident.
+func guestOptions(name string) testguest.Options {
+	n := name[0] - 'a' + 1
+	return testguest.Options{
+		Memory: ram.Options{Size: 32 << 20, Scatter: true, Seed: uint64(n)},
+		MAC:    [6]byte{2, 0, 0, 0, 0, n}, IP: [4]byte{10, 0, 0, n},
+	}
+}
+
+// guest boots guest a or b.
+func (d *daemon) guest(name string) *testguest.Guest {
+	d.t.Helper()
+	return testguest.Start(d.t, d.socket(name), guestOptions(name))
+}
+
+// endpoints boots both guests and returns an endpoint of each, not connected yet.
+func (d *daemon) endpoints(s testguest.Shape) (a, b *testguest.Endpoint) {
+	d.t.Helper()
+	return d.guest("a").Open().Endpoint(s), d.guest("b").Open().Endpoint(s)
+}
+
+// connected boots both guests and returns two endpoints that are connected with each other.
+func (d *daemon) connected(s testguest.Shape) (a, b *testguest.Endpoint) {
+	d.t.Helper()
+	a, b = d.endpoints(s)
+	testguest.Connect(a, b)
+	return a, b
+}
