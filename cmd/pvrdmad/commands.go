@@ -32,7 +32,7 @@ func newQEMUArgs() *cobra.Command {
 	cmd.ValidArgsFunction = src.completeGuest
 	f := cmd.Flags()
 	f.StringVar(&o.Memory, "memory", "4G", "the guest's memory, as QEMU writes it")
-	f.StringVar(&o.Netdev, "netdev", "user", "QEMU's network back end without its id: tap,ifname=tap0 for example")
+	f.StringVar(&o.Netdev, "netdev", "user", "network back end without its id, as QEMU writes it")
 	f.BoolVar(&o.NoPostedWrites, "x-no-posted-writes", false, "make every register write wait for its answer")
 	f.BoolVar(&asJSON, "json", false, "print a JSON list")
 	f.BoolVar(&oneLine, "oneline", false, "print one line")
