@@ -22,7 +22,6 @@ const (
 	madHeader   = 24
 	gsiQPN      = 1
 	gsiQKey     = 0x80010000
-	ibGRHSize   = 40
 	madSendSGEs = 2
 )
 
@@ -34,13 +33,6 @@ type GSI struct {
 
 	recv *ram.Buffer
 	send *ram.Buffer
-}
-
-// MAD is a management datagram that was received.
-type MAD struct {
-	// GRH is the first 40 bytes, Data the datagram.
-	GRH, Data []byte
-	WC        WC
 }
 
 // StartGSI makes QP 1 as the kernel does when a device registers: every step is a command or a doorbell.
@@ -133,20 +125,6 @@ func (g *GSI) Send(p Path, data []byte, timeout time.Duration) error {
 			unix.EIO)
 	}
 	return nil
-}
-
-// Receive waits for a datagram and posts its buffer again.
-func (g *GSI) Receive(timeout time.Duration) (*MAD, error) {
-	wc, err := g.CQ.waitEventUntil(timeout)
-	if err != nil {
-		return nil, err
-	}
-	if wc.WRID >= madRecvWR || wc.Status != 0 || wc.ByteLen > madBuffer || wc.ByteLen < ibGRHSize {
-		return nil, fmt.Errorf("a receive completes as %+v: %w", wc, unix.EIO)
-	}
-	b := g.recv.Bytes()[wc.WRID*madPiece:][:wc.ByteLen]
-	m := &MAD{GRH: append([]byte(nil), b[:ibGRHSize]...), Data: append([]byte(nil), b[ibGRHSize:]...), WC: wc}
-	return m, g.post(int(wc.WRID))
 }
 
 func (q *CQ) waitEventUntil(timeout time.Duration) (WC, error) {
