@@ -21,6 +21,10 @@ type context struct {
 	keys keyTable
 	// gids is read by the owner's thread and written there.
 	gids []gidEntry
+	// waiting are the guest's queue pairs that wait for a turn, turn the guest's place among the guests that have such.
+	// They belong to the owner's thread.
+	waiting list[*qp]
+	turn    links[*context]
 
 	// What follows belongs to control calls.
 	gsi    *qp

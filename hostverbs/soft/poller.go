@@ -42,8 +42,8 @@ type poller struct {
 	qps      map[uint32]*qp
 	gids     map[hostverbs.GID]*context
 	gidEpoch uint32
-	// active are the queue pairs with something to do, in the order of their turns.
-	active  qpList
+	// active are the queue pairs with something to do.
+	active  turns
 	timers  *timerwheel.Wheel
 	count   counts
 	scratch [probeBytes]byte
@@ -102,48 +102,4 @@ func (pl *poller) fault(err *guestmem.FaultError) {
 	if pl.eng.obs != nil {
 		pl.eng.obs.MemoryFault(err)
 	}
-}
-
-// qpList is a first-in first-out list through the queue pairs themselves, so that it needs no memory.
-type qpList struct {
-	head, tail *qp
-	n          int
-}
-
-// push appends a queue pair that is in no list.
-func (l *qpList) push(q *qp) {
-	q.listed, q.prev, q.next = true, l.tail, nil
-	if l.tail == nil {
-		l.head = q
-	} else {
-		l.tail.next = q
-	}
-	l.tail = q
-	l.n++
-}
-
-// remove takes a queue pair out, if it is in.
-func (l *qpList) remove(q *qp) {
-	if !q.listed {
-		return
-	}
-	if q.prev == nil {
-		l.head = q.next
-	} else {
-		q.prev.next = q.next
-	}
-	if q.next == nil {
-		l.tail = q.prev
-	} else {
-		q.next.prev = q.prev
-	}
-	q.listed, q.prev, q.next = false, nil, nil
-	l.n--
-}
-
-// pop takes the first queue pair out of a list that has one.
-func (l *qpList) pop() *qp {
-	q := l.head
-	l.remove(q)
-	return q
 }

@@ -51,7 +51,7 @@ type qp struct {
 	todo        todo
 	// epoch changes with everything that a peer looks at before it sends; incarnation when the queue pair starts anew.
 	epoch, incarnation uint32
-	next, prev         *qp
+	turn               links[*qp]
 
 	// attr are the attributes as they are now, the state and the next sequence numbers included.
 	attr hostverbs.QPAttr

@@ -3,8 +3,7 @@
 package verbstest
 
 import (
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
+	"testing"
 
 	"github.com/pvrdmad/pvrdmad/hostverbs"
 )
@@ -258,13 +257,10 @@ func valid(wc hostverbs.WC) hostverbs.WC {
 // compare fails if the completions are not those expected, and forgets them.
 func (e *end) compare(what string, got *[]hostverbs.WC, want []hostverbs.WC) {
 	e.g.w.t.Helper()
-	var g []hostverbs.WC
-	for _, wc := range *got {
-		g = append(g, valid(wc))
+	for i := range *got {
+		(*got)[i] = valid((*got)[i])
 	}
-	if d := cmp.Diff(want, g, cmpopts.EquateEmpty()); d != "" {
-		e.g.w.t.Errorf("%s of %s's QP (-want +got):\n%s", what, e.g.name, d)
-	}
+	same(e.g.w.t, what+" of "+e.g.name+"'s QP", *got, want)
 	*got = nil
 }
 
@@ -283,10 +279,26 @@ func (e *end) recvs(what string, want ...hostverbs.WC) {
 // events expects exactly these events since the last look.
 func (e *end) events(what string, want ...hostverbs.EventType) {
 	e.g.w.t.Helper()
-	if d := cmp.Diff(want, e.dev.events, cmpopts.EquateEmpty()); d != "" {
-		e.g.w.t.Errorf("%s: events of %s's QP (-want +got):\n%s", what, e.g.name, d)
-	}
+	same(e.g.w.t, what+": events of "+e.g.name+"'s QP", e.dev.events, want)
 	e.dev.events = nil
+}
+
+// same fails at the first place where two lists differ.
+func same[T comparable](t testing.TB, what string, got, want []T) {
+	t.Helper()
+	for i := range max(len(got), len(want)) {
+		switch {
+		case i >= len(got):
+			t.Errorf("%s: %d, want %d; missing from number %d on: %+v", what, len(got), len(want), i, want[i])
+		case i >= len(want):
+			t.Errorf("%s: %d, want %d; not expected is number %d: %+v", what, len(got), len(want), i, got[i])
+		case got[i] != want[i]:
+			t.Errorf("%s, number %d of %d:\n got %+v\nwant %+v", what, i, len(want), got[i], want[i])
+		default:
+			continue
+		}
+		return
+	}
 }
 
 // in expects the queue pair to be in a state.

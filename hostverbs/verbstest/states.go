@@ -6,7 +6,6 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/pvrdmad/pvrdmad/hostverbs"
@@ -38,8 +37,8 @@ func (e *end) query() hostverbs.QPAttr {
 // same compares attributes.
 func (e *end) same(what string, want hostverbs.QPAttr) {
 	e.g.w.t.Helper()
-	if d := cmp.Diff(want, e.query()); d != "" {
-		e.g.w.t.Errorf("%s (-want +got):\n%s", what, d)
+	if got := e.query(); got != want {
+		e.g.w.t.Errorf("%s:\n got %+v\nwant %+v", what, got, want)
 	}
 }
 
