@@ -55,7 +55,7 @@ type guest struct {
 	observer *telemetry.Guest
 }
 
-// faultObserver passes on that a guest's memory failed under the engine.
+// faultObserver counts and logs that a guest's memory failed under the engine.
 type faultObserver struct {
 	// guests is written before the engine has any context.
 	guests map[string]*telemetry.Guest
