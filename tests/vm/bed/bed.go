@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pvrdmad/pvrdmad/tests/vm/harness"
+	"github.com/pvrdmad/pvrdmad/tests/vm/harness/klog"
 )
 
 // Options say what to set up.
@@ -152,4 +153,18 @@ func (b *Bed) Close() {
 	if b.Daemon != nil {
 		b.Daemon.Close()
 	}
+}
+
+// Baseline returns the complaints of a guest's kernel that are known without our device.
+func Baseline(row string) (klog.Baseline, error) {
+	path, err := harness.TestData("baseline-" + row + ".txt")
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return klog.ReadBaseline(f)
 }

@@ -28,6 +28,20 @@ const (
 	stopLimit = 2 * time.Second
 )
 
+// Limits of every guest's device, other than the defaults, so that a test can see that they come from the configuration.
+const (
+	MaxQP = 1000
+	MaxCQ = 2000
+	MaxMR = 5000
+	MaxPD = 300
+)
+
+// mac is the hardware address that guest number i's device is configured with.
+func mac(i int) string { return fmt.Sprintf("02:00:00:77:00:%02x", i+1) }
+
+// GUID is the GUID that follows from it, as ibv_devinfo prints it.
+func GUID(i int) string { return fmt.Sprintf("0000:00ff:fe77:%04x", i+1) }
+
 // LogLine is a line of the daemon's log: its message, the guest that it is about, and its other values.
 type LogLine struct {
 	Level, Message, Guest string
@@ -140,8 +154,10 @@ func (d *Daemon) config() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "spin = \"0s\"\n[log]\nlevel = \"debug\"\nformat = \"json\"\n[metrics]\nlisten = %q\n",
 		"unix:"+d.path("metrics"))
-	for _, g := range d.cfg.Guests {
-		fmt.Fprintf(&b, "[[guest]]\nname = %q\nsocket_path = %q\ndoorbells = %q\n", g, d.Socket(g), d.cfg.Doorbells)
+	for i, g := range d.cfg.Guests {
+		fmt.Fprintf(&b, "[[guest]]\nname = %q\nsocket_path = %q\ndoorbells = %q\nmac = %q\n", g, d.Socket(g),
+			d.cfg.Doorbells, mac(i))
+		fmt.Fprintf(&b, "max_qp = %d\nmax_cq = %d\nmax_mr = %d\nmax_pd = %d\n", MaxQP, MaxCQ, MaxMR, MaxPD)
 	}
 	return b.String()
 }
