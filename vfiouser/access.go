@@ -101,7 +101,7 @@ func (s *Session) regionWriteMulti(m *message) (answer, error) {
 	// MaxFrame bounds the number of writes, to 2729.
 	writes := m.body[multiHeaderSize:]
 	if len(writes)%multiWriteSize != 0 || count != uint64(len(writes)/multiWriteSize) {
-		return answer{}, refuse(FaultBody, unix.EINVAL, "%s of %d writes with %d bytes of payload", m.command, count, len(m.body))
+		return answer{}, refuse(FaultBody, unix.EINVAL, "%s of %d writes with %d bytes", m.command, count, len(m.body))
 	}
 	var done uint64
 	var written bool

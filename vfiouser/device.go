@@ -37,9 +37,9 @@ const (
 )
 
 // Device is what a session serves. The server calls every method from the session's one goroutine (the one that
-// called Config.Open), in the order of the client's messages, and never again after Close. A method that returns an error has changed
-// nothing; the client gets the errno that the error wraps, EIO if it wraps none, and the session goes on. A
-// method that panics ends the session: the panic is reported to the Observer and Close is called.
+// called Config.Open), in the order of the client's messages, and never again after Close. A method that returns an
+// error has changed nothing; the client gets the errno that the error wraps, EIO if it wraps none, and the session
+// goes on. A method that panics ends the session: the panic is reported to the Observer and Close is called.
 //
 // The client gives up on an answer after seconds (QEMU: 5 s for every message, then it drops the connection
 // for good), so every method but Replied and Close returns well within that time.

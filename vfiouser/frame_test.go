@@ -218,6 +218,24 @@ func TestFilesMayComeWithAnyByteOfTheHeader(t *testing.T) {
 	}
 }
 
+func TestMoreFilesThanFitInPiecesAreClosedAndRefused(t *testing.T) {
+	r := start(t, nil, nil)
+	c := r.client()
+	p := c.bytes(irqFrame(assignFlags, IRQMSIX, 0, 1))
+	many := slices.Repeat([]int{newEventFD(t)}, MaxMessageFDs)
+	held := countFDs(t)
+
+	c.write(p[:1], many...)
+	c.write(p[1:], many...)
+
+	if got := unix.Errno(c.answer(CommandDeviceSetIRQs).errno); got != unix.EINVAL {
+		t.Errorf("got errno %v", got)
+	}
+	if n := countFDs(t); n != held {
+		t.Errorf("%d file descriptors are open, %d before", n, held)
+	}
+}
+
 func TestFilesStayWithTheirOwnMessageWhenSeveralAreSentAtOnce(t *testing.T) {
 	r := start(t, nil, nil)
 	c := r.client()

@@ -47,6 +47,28 @@ func TestAnEventFDThatIsMadeToBlockHoldsTriggerUpForAMomentAndEndsTheSession(t *
 	}
 }
 
+func TestNothingIsWrittenAnyMoreAfterAWriteWasBlocked(t *testing.T) {
+	reported := make(chan struct{})
+	var w signaller
+	w.init(func() { close(reported) })
+	defer w.stop()
+	fd := newEventFD(t)
+	if err := unix.SetNonblock(fd, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.Write(fd, longs(math.MaxUint64-1)); err != nil {
+		t.Fatal(err)
+	}
+
+	first := w.write(fd)
+	<-reported
+	second := w.write(fd)
+
+	if !first || second {
+		t.Errorf("written: %v, then %v", first, second)
+	}
+}
+
 func TestAWriterThatIsOnlySlowIsNotTakenForBlocked(t *testing.T) {
 	var w signaller
 	w.init(func() { t.Error("the client was reported") })
