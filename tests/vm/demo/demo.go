@@ -64,7 +64,7 @@ func (d *demo) onLog(l bed.LogLine) {
 	case "virtual machine attached", "virtual machine detached", "driver switched the device on":
 		d.screen.note("guest %s: %s", l.Guest, l.Message)
 	case "queue pair changed state":
-		if l.Values["to"] == "RTR" {
+		if l.Values["to"] == "RTR" && l.Values["dest_qpn"] != nil {
 			d.screen.note("guest %s: queue pair %v connects to %v of %v", l.Guest, l.Values["qpn"], l.Values["dest_qpn"],
 				l.Values["dgid"])
 		}
