@@ -27,13 +27,18 @@ func (q *qp) fail() {
 	q.offer()
 }
 
-// flush completes what is posted with WCWRFlushErr, in order: first what the engine holds. It says whether there may be
-// more receives.
-func (q *qp) flush() (more bool) {
+// flushHeld completes the request under way, which is older than everything that is still with the device.
+func (q *qp) flushHeld() {
 	if q.sq.busy {
 		q.sq.end(q)
 		q.completeSend(&q.sq.wr, hostverbs.WCWRFlushErr)
 	}
+}
+
+// flush completes what is posted with WCWRFlushErr, in order: first what the engine holds. It says whether there may be
+// more receives.
+func (q *qp) flush() (more bool) {
+	q.flushHeld()
 	if q.rq.have {
 		q.completeRecv(hostverbs.WCWRFlushErr)
 	}

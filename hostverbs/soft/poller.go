@@ -77,7 +77,7 @@ func (pl *poller) Progress(now int64) (worked bool, next int64) {
 		next = due
 	}
 	if pl.active.n > 0 {
-		next = now
+		next = max(now, 1) // 0 would mean never
 	}
 	return worked, next
 }

@@ -82,6 +82,7 @@ func (q *qp) accept(wr *hostverbs.SendWR, taken int, budget *uint64) bool {
 	}
 	switch q.attr.QPState {
 	case hostverbs.StateErr, hostverbs.StateSQE:
+		q.flushHeld()
 		q.completeSend(wr, hostverbs.WCWRFlushErr)
 		return true
 	case hostverbs.StateRTS:
