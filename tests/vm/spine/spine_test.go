@@ -22,7 +22,11 @@ import (
 func TestStockGuestsExchangeDataWhateverHappensToThem(t *testing.T) {
 	for _, doorbells := range []string{"poll", "trap"} {
 		for _, noPosted := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s doorbells, x-no-posted-writes %v", doorbells, noPosted), func(t *testing.T) {
+			name := doorbells + " doorbells"
+			if noPosted {
+				name += " without posted writes"
+			}
+			t.Run(name, func(t *testing.T) {
 				w := makeWorld(t, bed.Options{Doorbells: doorbells, NoPostedWrites: noPosted})
 				w.loadDrivers(t)
 				w.tellsWhatItCanDo(t)
