@@ -44,7 +44,7 @@ func newSession(conn *net.UnixConn, peer Peer, cfg Config) *Session {
 		done: make(chan struct{}),
 		peer: peer,
 	}
-	s.irqs.signal.init(func() { s.stop(&ending{ReasonBlockingEventFD, unix.EAGAIN}) })
+	s.irqs.signal.prepare(func() { s.stop(&ending{ReasonBlockingEventFD, unix.EAGAIN}) })
 	return s
 }
 

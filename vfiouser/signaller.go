@@ -43,8 +43,8 @@ type signaller struct {
 	seen uint64     // seq at the last look; guarded by mu
 }
 
-// init prepares a signaller; blocked is called from a timer.
-func (w *signaller) init(blocked func()) {
+// prepare makes a signaller ready; blocked is called from a timer.
+func (w *signaller) prepare(blocked func()) {
 	binary.NativeEndian.PutUint64(w.one[:], 1)
 	w.blocked = blocked
 	w.timer = time.AfterFunc(time.Hour, w.look)

@@ -50,7 +50,7 @@ func TestAnEventFDThatIsMadeToBlockHoldsTriggerUpForAMomentAndEndsTheSession(t *
 func TestNothingIsWrittenAnyMoreAfterAWriteWasBlocked(t *testing.T) {
 	reported := make(chan struct{})
 	var w signaller
-	w.init(func() { close(reported) })
+	w.prepare(func() { close(reported) })
 	defer w.stop()
 	fd := newEventFD(t)
 	if err := unix.SetNonblock(fd, false); err != nil {
@@ -71,7 +71,7 @@ func TestNothingIsWrittenAnyMoreAfterAWriteWasBlocked(t *testing.T) {
 
 func TestAWriterThatIsOnlySlowIsNotTakenForBlocked(t *testing.T) {
 	var w signaller
-	w.init(func() { t.Error("the client was reported") })
+	w.prepare(func() { t.Error("the client was reported") })
 	defer w.stop()
 	fd := newEventFD(t)
 	w.writing.Store(int64(fd))
@@ -93,7 +93,7 @@ func TestAWriterThatIsOnlySlowIsNotTakenForBlocked(t *testing.T) {
 
 func TestTheTimerStopsWhenInterruptsDoAndStartsAgainWithThem(t *testing.T) {
 	var w signaller
-	w.init(func() { t.Error("the client was reported") })
+	w.prepare(func() { t.Error("the client was reported") })
 	defer w.stop()
 	fd := newEventFD(t)
 	for range 3 {
