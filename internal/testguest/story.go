@@ -82,6 +82,13 @@ func (g *Guest) Open() *Program {
 	return p
 }
 
+// InKernel is a program that is the guest kernel itself: doorbell page 0, whose every doorbell is a message.
+func (g *Guest) InKernel() *Program {
+	p := &Program{Context: g.Kernel, G: g}
+	g.t.Cleanup(p.Exit)
+	return p
+}
+
 // Exit ends the program now, its objects before it. If the guest is gone there is nothing to end.
 func (p *Program) Exit() {
 	p.G.t.Helper()
