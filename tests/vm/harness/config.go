@@ -35,8 +35,8 @@ type Config struct {
 	LogDir string
 }
 
-// ReadyLimit is how long a boot may take: ten times what it takes on a quiet machine with two cores.
-const ReadyLimit = 40 * time.Second
+// ReadyLimit is how long a boot may take: twenty times what it takes on a quiet machine with two cores.
+const ReadyLimit = time.Minute
 
 // subnet is the network between guests. It never leaves the harness.
 const subnet = "10.77.0."

@@ -5,7 +5,9 @@ package harness
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 
 	"github.com/pvrdmad/pvrdmad/tests/vm/harness/klog"
@@ -55,11 +57,14 @@ func (f Facts) String() string {
 	return b.String()
 }
 
-// KernelLog reads the guest's kernel log since boot.
+// KernelLog reads the guest's kernel log since boot, and leaves a copy in kernel.log beside the guest's other logs.
 func (g *Guest) KernelLog(ctx context.Context) (klog.Log, error) {
 	out, err := g.Output(ctx, "dmesg --raw")
 	if err != nil {
 		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(g.logs, kernelLog), []byte(out), 0o644); err != nil {
+		return nil, fmt.Errorf("keep kernel log: %w", err)
 	}
 	return klog.Parse(out), nil
 }

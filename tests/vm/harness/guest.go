@@ -25,6 +25,7 @@ const (
 	serialLog   = "serial.log"
 	qemuLog     = "qemu.log"
 	agentLog    = "agent.log"
+	kernelLog   = "kernel.log"
 )
 
 // Guest is a virtual machine. Its methods may be called from several goroutines, but for Close.
@@ -204,20 +205,39 @@ func (g *Guest) watchConsole() {
 func (g *Guest) WaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, ReadyLimit, fmt.Errorf("not ready after %s", ReadyLimit))
 	defer cancel()
-	b := g.link.current()
-	var err error
+	err := ErrReset
+	for errors.Is(err, ErrReset) { // firmware answers a reset with one of its own
+		err = g.waitBoot(ctx, g.link.current())
+	}
+	if err != nil {
+		return fmt.Errorf("guest %s: boot: %w (console: %s)", g.config.Name, err, filepath.Join(g.logs, serialLog))
+	}
+	return nil
+}
+
+func (g *Guest) waitBoot(ctx context.Context, b *boot) error {
 	select {
 	case <-b.ready:
-		if len(b.hello.Errors) == 0 {
-			return nil
+		if len(b.hello.Errors) > 0 {
+			return errors.New(strings.Join(b.hello.Errors, "; "))
 		}
-		err = errors.New(strings.Join(b.hello.Errors, "; "))
 	case <-b.over:
-		err = b.err
 	case <-ctx.Done():
-		err = context.Cause(ctx)
+		return context.Cause(ctx)
 	}
-	return fmt.Errorf("guest %s: boot: %w (console: %s)", g.config.Name, err, filepath.Join(g.logs, serialLog))
+	select {
+	case <-b.over:
+	default:
+		return nil
+	}
+	select {
+	case <-g.qemu.done:
+		return g.qemuEnded()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(5 * time.Millisecond): // the next life begins right after
+		return b.err
+	}
 }
 
 // Hello is what the agent said of itself in the current boot; it is zero before the guest is ready.
@@ -246,10 +266,6 @@ func (g *Guest) Reset(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("guest %s: reset: %w", g.config.Name, context.Cause(ctx))
 	}
-	// The new life begins right after the old one's end.
-	for g.link.current() == before && !g.qemu.exited() && ctx.Err() == nil {
-		time.Sleep(time.Millisecond)
-	}
 	return g.WaitReady(ctx)
 }
 
@@ -268,6 +284,9 @@ func (g *Guest) Quit(ctx context.Context) error {
 
 // Kill ends QEMU with SIGKILL and waits until it has ended.
 func (g *Guest) Kill() { g.qemu.kill() }
+
+// PID is the number of the QEMU process, also after its end.
+func (g *Guest) PID() int { return g.qemu.cmd.Process.Pid }
 
 // Exited is closed when QEMU has ended.
 func (g *Guest) Exited() <-chan struct{} { return g.qemu.done }

@@ -69,6 +69,9 @@ func parseImages(out []byte) (Images, error) {
 	return images, nil
 }
 
+// TestData is the path of a file in tests/vm/testdata, wherever in the checkout the program runs.
+func TestData(name string) (string, error) { return findUp("tests/vm/testdata/" + name) }
+
 // findUp looks for a file of the checkout from the working directory upwards.
 func findUp(name string) (string, error) {
 	dir, err := os.Getwd()

@@ -82,6 +82,7 @@ func (l *link) begin() error {
 
 // reset ends the guest's current life and begins the next.
 func (l *link) reset() {
+	l.logf("guest was reset")
 	l.end(l.current(), ErrReset)
 	if err := l.begin(); err != nil {
 		l.logf("after reset: %v", err)

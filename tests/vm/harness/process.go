@@ -49,12 +49,3 @@ func (p *process) kill() {
 		<-p.done
 	}
 }
-
-func (p *process) exited() bool {
-	select {
-	case <-p.done:
-		return true
-	default:
-		return false
-	}
-}
