@@ -50,6 +50,20 @@ func (g *Guest) Stop() {
 	g.stop()
 }
 
+// Reboot forgets the device without a word, as a guest that crashed or was reset does, and binds it again.
+func (g *Guest) Reboot() {
+	g.t.Helper()
+	if err := g.Crash(); err != nil {
+		g.t.Fatalf("crash: %v", err)
+	}
+	if err := g.Func.Boot(); err != nil {
+		g.t.Fatalf("place the BARs again: %v", err)
+	}
+	if err := g.Bind(); err != nil {
+		g.t.Fatalf("bind the device again: %v", err)
+	}
+}
+
 // Kill ends the guest as killing its VMM does.
 func (g *Guest) Kill() {
 	g.t.Helper()
@@ -92,12 +106,15 @@ func (g *Guest) InKernel() *Program {
 // Exit ends the program now, its objects before it. If the guest is gone there is nothing to end.
 func (p *Program) Exit() {
 	p.G.t.Helper()
+	if p.Context == nil {
+		return
+	}
 	alive := p.G.Machine != nil && p.G.Dev == p.Dev
 	for _, e := range p.endpoints {
 		e.destroy(alive)
 	}
 	p.endpoints = nil
-	if !alive || p.Context == nil {
+	if !alive {
 		return
 	}
 	if err := p.Close(); err != nil {

@@ -81,6 +81,9 @@ func (q *CQ) Destroy() error {
 // Ring returns the queue's indices, for tests that look at them or spoil them.
 func (q *CQ) Ring() driver.Ring { return q.ring }
 
+// Memory is what the queue shares with the device.
+func (q *CQ) Memory() []byte { return q.mem.bufs[0].Bytes() }
+
 // Events delivers one element for each event of the queue.
 func (q *CQ) Events() <-chan struct{} { return q.events }
 
