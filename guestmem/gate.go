@@ -19,13 +19,21 @@ type gate struct {
 func (s *Space) enter() *version {
 	// Each further round means that a control call of this guest's front-end finished in between.
 	for {
-		v := s.cur.Load()
-		v.gate.n.Add(1)
-		if s.cur.Load().gate == v.gate {
+		if v := s.cur.Load(); s.join(v) {
 			return v
 		}
-		v.gate.n.Add(-1)
 	}
+}
+
+// join passes the gate of v, unless it has been replaced since v was loaded: then whoever waits for the gate may have
+// looked already and seen nobody.
+func (s *Space) join(v *version) bool {
+	v.gate.n.Add(1)
+	if s.cur.Load().gate == v.gate {
+		return true
+	}
+	v.gate.n.Add(-1)
+	return false
 }
 
 func (v *version) leave() { v.gate.n.Add(-1) }

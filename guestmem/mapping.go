@@ -37,11 +37,11 @@ type mapping struct {
 	replaced  bool // the file has grown and was mapped again
 }
 
-// fileSystems that may block an access for as long as somebody else likes: a page fault there would stop every guest
-// of the thread. The numbers are those of statfs(2) and linux/magic.h.
+// remoteFileSystem names the file systems that may block a page fault for as long as somebody else likes, which would
+// stop every guest of the thread. The numbers are those of statfs(2).
 func remoteFileSystem(kind int64) (string, bool) {
 	switch kind {
-	case 0x65735546:
+	case unix.FUSE_SUPER_MAGIC:
 		return "FUSE", true
 	case unix.NFS_SUPER_MAGIC:
 		return "NFS", true

@@ -46,7 +46,8 @@ func checkTable(t *rapid.T, tab *table, m tableModel) {
 			t.Fatalf("chunk %d of %d has %d regions", i, len(tab.chunks), len(c))
 		}
 	}
-	for _, r := range m {
+	for i := 0; i < len(m); i += 1 + len(m)/30 {
+		r := m[i]
 		for _, addr := range []uint64{r.addr - 1, r.addr, r.last(), r.last() + 1} {
 			if got, want := tab.find(addr), m.find(addr); got != want {
 				t.Fatalf("find %#x: %v, want %v", addr, got, want)
