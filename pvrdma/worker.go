@@ -74,14 +74,14 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 
 // Close stops the worker. Its devices are closed before.
 func (w *Worker) Close() error {
-	err := w.poller.Close()
 	w.mu.Lock()
 	w.closed = true
 	w.mu.Unlock()
 	w.pending.Add(1)
 	w.idle.wake()
 	<-w.done
-	return err
+	// Only now nobody calls Progress any more.
+	return w.poller.Close()
 }
 
 // Do implements hostverbs.Owner. A panic of fn is raised again on the calling goroutine. After Close, when there is no
