@@ -194,6 +194,9 @@ const firstHandle = 1
 // Close ends the device.
 func (d *Device) Close() error { return d.Reset() }
 
+// errFailed is the error of what cannot be done because the device is about to be reset.
+var errFailed = fmt.Errorf("the device has failed: %w", unix.EIO)
+
 // fail takes the device out of the worker's round until it is reset. Worker thread.
 func (d *Device) fail(err error) {
 	if d.failed {
@@ -201,6 +204,15 @@ func (d *Device) fail(err error) {
 	}
 	d.failed = true
 	d.notifier.Failed(fmt.Errorf("device of %s: %w", d.cfg.Name, err))
+}
+
+// do is Worker.Do for a part of the device's work that can fail. It reports whether the device can go on.
+func (d *Device) do(fn func()) (ok bool) {
+	d.worker.Do(func() {
+		d.worker.guard(d, fn)
+		ok = !d.failed
+	})
+	return ok
 }
 
 func (d *Device) observe(e Event) {

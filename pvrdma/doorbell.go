@@ -58,7 +58,7 @@ func (d *Device) Doorbell(page, offset, value uint32) {
 	t.mu.Unlock()
 	t.waiting.Store(1)
 	if n >= maxTrapped {
-		d.worker.Do(func() { d.takeTrapped() })
+		d.do(func() { d.takeTrapped() })
 		return
 	}
 	d.worker.Wake()
@@ -68,8 +68,11 @@ func (d *Device) Doorbell(page, offset, value uint32) {
 func (d *Device) Rung() { d.worker.Wake() }
 
 // takeDoorbells serves the doorbells that were rung until now, so that a command sees their effect. Runs inside
-// Worker.Do.
+// Device.do.
 func (d *Device) takeDoorbells() {
+	if d.failed {
+		return
+	}
 	d.takeTrapped()
 	for _, c := range d.polled {
 		d.takePage(c)
@@ -98,6 +101,9 @@ func (d *Device) takeTrapped() bool {
 	t.mu.Unlock()
 	t.spare = queue
 	for _, b := range queue {
+		if d.failed {
+			break
+		}
 		d.ring(b)
 	}
 	return len(queue) != 0

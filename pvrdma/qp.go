@@ -176,6 +176,9 @@ func (q *queuePair) Event(e hostverbs.EventType) {
 	if typ, ok := asyncEvent(e); ok && !q.dead {
 		q.dev.asyncEvent(typ, q.handle)
 	}
+	var err error
+	defer q.dev.noteFault(&err)
+	defer q.dev.worker.domain.Recover(&err)
 }
 
 // noteFault is deferred by what the engine calls: if this guest's memory failed, the guest fails with it, whoever the

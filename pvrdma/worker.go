@@ -180,59 +180,78 @@ func (t *task) run() {
 	t.fn()
 }
 
-// visit lets a device do a bounded amount of work. Whatever goes wrong in there ends with one guest being reset: the
-// one whose memory failed, or else the one that was visited.
+// visit lets a device do a bounded amount of work.
 func (w *Worker) visit(d *Device, now int64) (worked bool, next int64) {
 	if d.failed {
 		return false, 0
 	}
-	defer func() {
-		if r := recover(); r != nil {
-			d.fail(asError(r))
-			worked = true
-		}
-	}()
-	worked, next, err := w.poll(d, now)
-	if err != nil {
-		w.blame(d, err)
+	if !w.guard(d, func() { worked, next = d.poll(now) }) {
 		return true, 0
 	}
 	return worked, next
 }
 
-// poll is Device.poll with faults of guest memory as errors.
-func (w *Worker) poll(d *Device, now int64) (worked bool, next int64, err error) {
-	defer w.domain.Recover(&err)
-	worked, next = d.poll(now)
-	return worked, next, nil
+// guard runs a part of a device's work. Whatever goes wrong in there ends with one guest being reset: the one whose
+// memory failed, or else the one whose work it is. It reports whether nothing went wrong. Worker thread.
+func (w *Worker) guard(d *Device, fn func()) (ok bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			d.fail(asError(r))
+			ok = false
+		}
+	}()
+	err := w.catch(fn)
+	if err != nil && !w.blame(err) {
+		d.fail(err)
+	}
+	return err == nil
 }
 
-// blame fails the device whose memory failed.
-func (w *Worker) blame(visited *Device, err error) {
+// catch runs fn with faults of guest memory as errors.
+func (w *Worker) catch(fn func()) (err error) {
+	defer w.domain.Recover(&err)
+	fn()
+	return nil
+}
+
+// blame fails the device whose memory failed, if it is one of the worker's.
+func (w *Worker) blame(err error) bool {
 	var fault *guestmem.FaultError
-	if errors.As(err, &fault) {
-		for _, d := range w.devices {
-			if d.mem == fault.Space {
-				d.fail(err)
-				return
-			}
+	if !errors.As(err, &fault) {
+		return false
+	}
+	for _, d := range w.devices {
+		if d.mem == fault.Space {
+			d.fail(err)
+			return true
 		}
 	}
-	visited.fail(err)
+	return false
 }
 
-// progress calls the engine. A panic in there belongs to no guest that we could name: the engine handles memory faults
-// itself, so that this is a fault of ours, and every guest of the engine is reset.
+// progress calls the engine. A panic in there belongs to no guest that we could name, so that every guest of the engine is
+// reset; a fault of guest memory, which the engine should have handled itself, belongs to its owner.
 func (w *Worker) progress(now int64) (worked bool, next int64) {
 	defer func() {
 		if r := recover(); r != nil {
-			for _, d := range w.devices {
-				d.fail(asError(r))
-			}
+			w.failAll(asError(r))
 			worked = true
 		}
 	}()
-	return w.poller.Progress(now)
+	err := w.catch(func() { worked, next = w.poller.Progress(now) })
+	if err != nil {
+		if !w.blame(err) {
+			w.failAll(err)
+		}
+		return true, 0
+	}
+	return worked, next
+}
+
+func (w *Worker) failAll(err error) {
+	for _, d := range w.devices {
+		d.fail(err)
+	}
 }
 
 func asError(r any) error {
