@@ -185,8 +185,11 @@ func (q *queuePair) Event(e hostverbs.EventType) {
 // engine was at work for.
 func (d *Device) noteFault(errp *error) {
 	var fault *guestmem.FaultError
-	if *errp != nil && errors.As(*errp, &fault) {
+	if errors.As(*errp, &fault) {
 		d.fail(fault)
+	if *errp == nil {
+		return // before fault is allocated: this is the way of every message
+	}
 	}
 }
 
