@@ -59,6 +59,9 @@ func handlers(c abi.Cmd) handler {
 	return nil
 }
 
+// errUnfinished is what the Observer hears of a command that panics.
+var errUnfinished = fmt.Errorf("command was not finished: %w", unix.EIO)
+
 // Exec executes the command in req and writes its response. On an error resp is unspecified, and the error wraps the errno
 // that the guest is to be told as far as its driver allows. Doorbells that were rung before are served before.
 func (d *Device) Exec(req *Request, resp *Response) (err error) {
@@ -67,6 +70,12 @@ func (d *Device) Exec(req *Request, resp *Response) (err error) {
 	defer func() {
 		d.observe(CommandDone{Guest: d.guest(), Cmd: cmd, Err: err, Duration: time.Since(start)})
 	}()
+	err = errUnfinished
+	err = d.exec(cmd, req, resp)
+	return err
+}
+
+func (d *Device) exec(cmd abi.Cmd, req *Request, resp *Response) error {
 	if d.engine == nil {
 		return fmt.Errorf("%v before the device is active: %w", cmd, unix.ENODEV)
 	}
