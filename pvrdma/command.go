@@ -84,12 +84,18 @@ func (d *Device) exec(cmd abi.Cmd, req *Request, resp *Response) error {
 		return fmt.Errorf("%v is not served by this device: %w", cmd, unix.EOPNOTSUPP)
 	}
 	*resp = Response{}
-	hdr := ack(cmd)
-	hdr.Encode(resp[:])
-	d.worker.Do(d.takeDoorbells)
+	// If that fails, the device is about to be reset. The command is executed all the same, so that the device lets go of
+	// what it destroys.
+	d.do(d.takeDoorbells)
 	if err := h(d, req, resp); err != nil {
 		return fmt.Errorf("%v: %w", cmd, err)
 	}
+	var asked abi.CmdHeader
+	if err := asked.Decode(req[:]); err != nil {
+		return err
+	}
+	answer := abi.RespHeader{Response: asked.Response, Ack: cmd.Ack()}
+	answer.Encode(resp[:])
 	return nil
 }
 
