@@ -3,6 +3,7 @@
 package pvrdma
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -78,7 +79,8 @@ func (d *Device) createUC(req *Request, resp *Response) error {
 }
 
 // destroyUC destroys what the process left behind, too: the guest kernel may have given up on a command that then
-// succeeded.
+// succeeded. It goes on when the engine refuses something: the guest kernel does not look at the answer, and gives the
+// doorbell page to the next process.
 func (d *Device) destroyUC(req *Request, _ *Response) error {
 	var q abi.CmdDestroyUCReq
 	if err := q.Decode(req[:]); err != nil {
@@ -92,45 +94,37 @@ func (d *Device) destroyUC(req *Request, _ *Response) error {
 		d.polled = slices.DeleteFunc(slices.Clone(d.polled), func(x *userContext) bool { return x == c })
 		d.worker.retune()
 	})
+	var errs []error
 	for len(c.qps) != 0 {
-		if err := d.removeQP(c.qps[0]); err != nil {
-			return err
-		}
+		errs = append(errs, d.removeQP(c.qps[0]))
 	}
 	for len(c.cqs) != 0 {
-		if err := d.removeCQ(c.cqs[0]); err != nil {
-			return err
-		}
+		errs = append(errs, d.removeCQ(c.cqs[0]))
 	}
-	if err := d.removeDomains(c); err != nil {
-		return err
-	}
+	errs = append(errs, d.removeDomains(c))
 	d.worker.Do(func() {
 		d.contexts.remove(c.handle)
 		if d.doorbells != nil {
 			d.doorbells.Zero(int(c.page))
 		}
 	})
-	return nil
+	return errors.Join(errs...)
 }
 
 // removeDomains destroys the protection domains of a context with their memory regions.
 func (d *Device) removeDomains(c *userContext) error {
+	var errs []error
 	for _, m := range slices.Clone(d.mrs.slots) {
 		if m != nil && m.pd.ctx == c {
-			if err := d.removeMR(m); err != nil {
-				return err
-			}
+			errs = append(errs, d.removeMR(m))
 		}
 	}
 	for _, p := range slices.Clone(d.pds.slots) {
 		if p != nil && p.ctx == c {
-			if err := d.removePD(p); err != nil {
-				return err
-			}
+			errs = append(errs, d.removePD(p))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func (d *Device) createPD(req *Request, resp *Response) error {
