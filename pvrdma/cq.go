@@ -54,10 +54,10 @@ type completionQueue struct {
 	pushed, solicitedAt uint64
 	// maybe says that a polled doorbell page had a word for some queue of the context since the last notification.
 	maybe bool
-	// inGrace says that an entry waits since graceFrom, when prod was graceMark, for a program that polls to take it.
+	// inGrace says that an entry waits since graceFrom, when pushed was graceMark, for a program that polls to take it.
 	inGrace   bool
 	graceFrom int64
-	graceMark uint32
+	graceMark uint64
 }
 
 // push appends a completion and tells the guest if it asked for that. An error means that the guest's memory failed.
@@ -184,7 +184,7 @@ func (c *completionQueue) maybeArm() {
 
 func (c *completionQueue) enterGrace() {
 	c.inGrace = true
-	c.graceFrom, c.graceMark = c.dev.worker.passTime, c.prod
+	c.graceFrom, c.graceMark = c.dev.worker.passTime, c.pushed
 	c.dev.graced = append(c.dev.graced, c)
 }
 
@@ -207,18 +207,18 @@ func (d *Device) checkGraced(now int64) (next int64) {
 
 // graceOver reports whether the queue has nothing to wait for any more: all is taken, or the guest was notified.
 func (c *completionQueue) graceOver(now int64) bool {
-	unread := c.unread()
-	if unread == 0 {
+	unread := uint64(c.unread())
+	if unread == 0 || !c.maybe {
 		return true
 	}
 	if now-c.graceFrom < c.dev.grace {
 		return false
 	}
-	if younger, _ := c.ring.Pending(c.prod, c.graceMark); unread > younger {
+	if younger := c.pushed - c.graceMark; unread > younger {
 		c.notify()
 		return true
 	}
-	c.graceFrom, c.graceMark = now, c.prod
+	c.graceFrom, c.graceMark = now, c.pushed
 	return false
 }
 
