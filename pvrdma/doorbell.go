@@ -134,8 +134,10 @@ func (d *Device) ring(b doorbell) {
 }
 
 // takePage looks at the three words of a context's doorbell page. It loads before it exchanges: an idle page costs
-// three loads.
-func (d *Device) takePage(c *userContext) (worked bool) {
+// three loads. It reports whether there was work, and whether somebody looks at a completion queue there: user space
+// writes a word whenever it finds its queue empty, so that a program which polls would keep the worker from ever sleeping
+// if that was work.
+func (d *Device) takePage(c *userContext) (worked, watched bool) {
 	base := int(c.page) * abi.PageSize
 	if d.doorbells.Load32(base+abi.UARQPOffset) != 0 {
 		v := d.doorbells.Swap32(base+abi.UARQPOffset, 0)
@@ -151,7 +153,7 @@ func (d *Device) takePage(c *userContext) (worked bool) {
 		for _, q := range c.cqs {
 			q.maybeArm()
 		}
-		worked = true
+		watched = true
 	}
 	if d.doorbells.Load32(base+abi.UARSRQOffset) != 0 {
 		d.doorbells.Swap32(base+abi.UARSRQOffset, 0)
@@ -162,12 +164,16 @@ func (d *Device) takePage(c *userContext) (worked bool) {
 		c.sweep()
 		worked = true
 	}
-	return worked
+	return worked, watched
 }
 
 // sweep looks at the next queue pairs of the context. A word names one queue pair, and hides the one that was rung just
 // before it.
 func (c *userContext) sweep() {
+	if len(c.qps) == 0 {
+		c.sweepLeft = 0 // all were destroyed meanwhile
+		return
+	}
 	n := min(c.sweepLeft, sweepSlice, len(c.qps))
 	for range n {
 		if c.sweepAt >= len(c.qps) {
@@ -176,33 +182,37 @@ func (c *userContext) sweep() {
 		c.qps[c.sweepAt].rung(abi.UARQPSend | abi.UARQPRecv)
 		c.sweepAt++
 	}
-	c.sweepLeft -= max(n, 1)
+	c.sweepLeft -= n
 }
 
 // poll does a bounded amount of the device's work and reports whether there was any, and when to come again.
 func (d *Device) poll(now int64) (worked bool, next int64) {
 	worked = d.takeTrapped()
 	for _, c := range d.polled {
-		if d.takePage(c) {
-			worked = true
+		did, watched := d.takePage(c)
+		worked = worked || did
+		if watched {
+			next = earlier(next, now+firstIdleStep)
 		}
 	}
 	if d.serveReady() {
 		worked = true
 	}
 	if len(d.graced) != 0 {
-		next = d.checkGraced(now)
+		next = earlier(next, d.checkGraced(now))
 	}
 	if d.unflushed {
-		d.unflushed = !d.notifier.Flush()
-		next = earlier(next, now+flushRetry)
+		if d.unflushed = !d.notifier.Flush(); d.unflushed {
+			next = earlier(next, now+flushRetry)
+		}
 	}
 	return worked, next
 }
 
 // flushRetry is how long to wait before the guest's full event ring is looked at again, nanoseconds: the guest does not
-// say when it has made room.
-const flushRetry = int64(100_000)
+// say when it has made room. It is as long as an idle step, so that a guest which never does costs no more than one that is
+// polled.
+const flushRetry = shortestMaxStep
 
 // count adds to a counter whose only writer is the worker.
 func (d *Device) count(c *atomic.Uint64, n uint64) { c.Store(c.Load() + n) }
