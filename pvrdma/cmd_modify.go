@@ -19,24 +19,44 @@ func (d *Device) modifyQP(req *Request, _ *Response) error {
 		return noSuch("queue pair", r.QPHandle)
 	}
 	attr, mask := qpAttrFromGuest(&r.Attrs), hostverbs.AttrMask(r.AttrMask)
-	if err := q.engine.Modify(&attr, mask); err != nil {
-		return fmt.Errorf("queue pair %d: %w", q.handle, err)
+	if mask&hostverbs.QPStateMask == 0 {
+		return d.modify(q, &attr, mask)
 	}
-	if mask&hostverbs.QPStateMask != 0 {
-		d.worker.Do(func() { q.moved(attr.QPState) })
-		d.reportState(q, &attr)
+	parked := false
+	d.worker.Do(func() {
+		parked = q.parked
+		if attr.QPState == hostverbs.StateReset {
+			q.parked = true
+		}
+	})
+	if err := d.modify(q, &attr, mask); err != nil {
+		if !parked {
+			d.do(q.unpark)
+		}
+		return err
+	}
+	d.reportState(q, &attr)
+	if !d.do(func() { q.moved(attr.QPState) }) {
+		return fmt.Errorf("queue pair %d: %w", q.handle, errFailed)
+	}
+	return nil
+}
+
+func (d *Device) modify(q *queuePair, attr *hostverbs.QPAttr, mask hostverbs.AttrMask) error {
+	if err := q.engine.Modify(attr, mask); err != nil {
+		return fmt.Errorf("queue pair %d: %w", q.handle, err)
 	}
 	return nil
 }
 
 // moved follows the engine into a new state: RESET forgets the rings' positions, as the guest does; in all others what was
-// posted before may have to be served now. Runs inside Worker.Do.
+// posted before may have to be served now. Runs inside Device.do.
 func (q *queuePair) moved(to hostverbs.QPState) {
 	if to == hostverbs.StateReset {
 		q.restart()
 		return
 	}
-	q.rung(abi.UARQPSend | abi.UARQPRecv)
+	q.unpark()
 }
 
 // reportState tells the Observer of a new state, with the peer once there is one.

@@ -79,6 +79,7 @@ func (d *Device) newQueuePair(r *abi.CmdCreateQPReq) (*queuePair, error) {
 	}
 	q := &queuePair{
 		dev: d, ctx: pd.ctx, pd: pd, typ: r.QPType, sendCQ: send, recvCQ: recv, sqAll: r.SQSigAll != 0,
+		parked: true,
 	}
 	sendStride, ok := abi.SendWQEStride(r.MaxSendSGE)
 	if !ok {

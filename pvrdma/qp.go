@@ -54,6 +54,9 @@ type queuePair struct {
 	sq, rq workQueue
 	// dead says that the guest's rings must not be looked at any more.
 	dead bool
+	// parked says the same for as long as the queue pair is in RESET, or on its way there: the guest sets its indices to 0
+	// when it has been answered, and until then they are those of the time before. Nor is a parked queue pair failed.
+	parked bool
 	// queued says that it is in Device.ready; failing that it must go to the error state at its next turn.
 	queued, failing bool
 }
@@ -62,7 +65,7 @@ var _ hostverbs.QPHandler = (*queuePair)(nil)
 
 // rung serves a doorbell: the rings may have something new.
 func (q *queuePair) rung(value uint32) {
-	if q.dead {
+	if q.dead || q.parked {
 		return
 	}
 	if value&abi.UARQPSend != 0 {
@@ -135,7 +138,7 @@ func (q *queuePair) serveSends() {
 func (q *queuePair) PullRecv(wr *hostverbs.RecvWR) (ok bool, err error) {
 	defer q.dev.noteFault(&err)
 	defer q.dev.worker.domain.Recover(&err)
-	if q.dead {
+	if q.dead || q.parked {
 		return false, nil
 	}
 	if q.rq.prod == q.rq.cons && q.refresh(&q.rq) == 0 {
@@ -173,23 +176,23 @@ func (q *queuePair) SendReady() { q.later() }
 
 // Event implements hostverbs.QPHandler.
 func (q *queuePair) Event(e hostverbs.EventType) {
-	if typ, ok := asyncEvent(e); ok && !q.dead {
-		q.dev.asyncEvent(typ, q.handle)
-	}
 	var err error
 	defer q.dev.noteFault(&err)
 	defer q.dev.worker.domain.Recover(&err)
+	if typ, ok := asyncEvent(e); ok && !q.dead {
+		q.dev.asyncEvent(typ, q.handle)
+	}
 }
 
 // noteFault is deferred by what the engine calls: if this guest's memory failed, the guest fails with it, whoever the
 // engine was at work for.
 func (d *Device) noteFault(errp *error) {
-	var fault *guestmem.FaultError
-	if errors.As(*errp, &fault) {
-		d.fail(fault)
 	if *errp == nil {
 		return // before fault is allocated: this is the way of every message
 	}
+	var fault *guestmem.FaultError
+	if errors.As(*errp, &fault) {
+		d.fail(fault)
 	}
 }
 
@@ -213,7 +216,7 @@ func (q *queuePair) failLater() {
 
 // later gives the queue pair another turn.
 func (q *queuePair) later() {
-	if !q.dead {
+	if !q.dead && !q.parked {
 		q.enqueue()
 	}
 }
@@ -234,6 +237,9 @@ func (d *Device) serveReady() bool {
 	d.ready = d.spareReady[:0]
 	for _, q := range turn {
 		q.queued = false
+		if q.parked {
+			continue
+		}
 		if q.failing {
 			q.failing = false
 			q.engine.Fail()
@@ -247,8 +253,18 @@ func (d *Device) serveReady() bool {
 	return true
 }
 
-// restart forgets the rings' positions, as the guest does when the queue pair goes to RESET. Runs inside Worker.Do.
+// unpark takes the queue pair into service: it has left RESET, or did not get there. Runs inside Device.do.
+func (q *queuePair) unpark() {
+	q.parked = false
+	if q.failing {
+		q.enqueue()
+	}
+	q.rung(abi.UARQPSend | abi.UARQPRecv)
+}
+
+// restart forgets the rings' positions, as the guest does when the queue pair has gone to RESET. Runs inside Worker.Do.
 func (q *queuePair) restart() {
+	q.parked = true
 	q.sq.prod, q.sq.cons = 0, 0
 	q.rq.prod, q.rq.cons = 0, 0
 	q.failing = false
