@@ -51,6 +51,7 @@ func (q *queuePair) decodeSend(slot uint32, wr *hostverbs.SendWR) error {
 // was.
 func (q *queuePair) decodeTarget(union []byte, wr *hostverbs.SendWR) {
 	wr.RemoteAddr, wr.RKey, wr.RemoteQPN, wr.RemoteQKey = 0, 0, 0, 0
+	wr.AH = hostverbs.AHAttr{}
 	switch wr.Opcode {
 	case hostverbs.OpRDMAWrite, hostverbs.OpRDMAWriteWithImm, hostverbs.OpRDMARead:
 		var x abi.RDMAWR
