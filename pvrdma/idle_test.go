@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pvrdma
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func TestTheLongestIdleStepFollowsTheNumberOfPages(t *testing.T) {
+	cases := []struct {
+		pages int
+		want  time.Duration
+	}{
+		{0, time.Hour},
+		{1, time.Millisecond},
+		{100, time.Millisecond},
+		{200, 5 * time.Millisecond},
+		{511, 17440 * time.Microsecond},
+		{10_000, 20 * time.Millisecond},
+	}
+	for _, c := range cases {
+		if got := maxIdleStep(c.pages); got != c.want.Nanoseconds() {
+			t.Errorf("with %d pages the longest step is %v, want %v", c.pages, time.Duration(got), c.want)
+		}
+	}
+}
+
+// steps returns the next n sleeps of an idler that finds no work.
+func steps(i *idler, n int, maxSleep time.Duration) []time.Duration {
+	var all []time.Duration
+	for range n {
+		all = append(all, time.Duration(i.sleep(0, 0, maxSleep.Nanoseconds())))
+	}
+	return all
+}
+
+func TestIdleStepsGrowToTheLongest(t *testing.T) {
+	i := &idler{}
+	last := time.Duration(0)
+	for n, s := range steps(i, 8, time.Millisecond) {
+		if n == 0 && s != 20*time.Microsecond {
+			t.Errorf("the first step is %v", s)
+		}
+		if s < last || s > 2*last && n > 0 || s > time.Millisecond {
+			t.Errorf("step %d is %v after %v", n, s, last)
+		}
+		last = s
+	}
+	if last != time.Millisecond {
+		t.Errorf("steps grow to %v", last)
+	}
+	i.worked(0)
+	if s := steps(i, 1, time.Millisecond)[0]; s != 20*time.Microsecond {
+		t.Errorf("the first step after work is %v", s)
+	}
+}
+
+func TestAWorkerWithNothingToPollSleepsForEver(t *testing.T) {
+	i := &idler{}
+	all := steps(i, 14, time.Duration(forever))
+	if all[13] != time.Duration(forever) {
+		t.Errorf("steps are %v, want the last to be an hour", all)
+	}
+}
+
+func TestALongSleepEndsWhenThereIsSomethingToPoll(t *testing.T) {
+	i := &idler{}
+	steps(i, 14, time.Duration(forever))
+	if s := steps(i, 1, time.Millisecond)[0]; s > time.Millisecond {
+		t.Errorf("with a page to poll the worker sleeps %v", s)
+	}
+}
+
+func TestATimerEndsASleep(t *testing.T) {
+	i := &idler{}
+	steps(i, 8, time.Millisecond)
+	if s := i.sleep(1000, 1700, time.Millisecond.Nanoseconds()); s != 700 {
+		t.Errorf("sleep of %d ns with a timer in 700 ns", s)
+	}
+	if s := i.sleep(1000, 900, time.Millisecond.Nanoseconds()); s > 0 {
+		t.Errorf("sleep of %d ns with a timer that is due", s)
+	}
+}
+
+func TestAWorkerSpinsForItsBudgetAfterWork(t *testing.T) {
+	i := &idler{spin: 1000}
+	i.worked(5000)
+	if s := i.sleep(5999, 0, time.Millisecond.Nanoseconds()); s > 0 {
+		t.Errorf("sleep of %d ns within the budget", s)
+	}
+	if s := i.sleep(6000, 0, time.Millisecond.Nanoseconds()); s != firstIdleStep {
+		t.Errorf("sleep of %d ns when the budget is spent", s)
+	}
+}
+
+// TestNoWakeUpIsLost lets a thread sleep for an hour unless it is woken, while another publishes one thing at a time and
+// waits for it to be seen.
+func TestNoWakeUpIsLost(t *testing.T) {
+	i := &idler{}
+	var published, seenUpTo atomic.Int64
+	const rounds = 5_000
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for last := int64(0); last != rounds; {
+			i.beginPass()
+			if v := published.Load(); v != last {
+				last = v
+				seenUpTo.Store(v)
+				continue
+			}
+			i.nextStep = forever
+			i.step(0, 0, forever)
+		}
+	}()
+	deadline := time.Now().Add(30 * time.Second)
+	for n := int64(1); n <= rounds; n++ {
+		published.Store(n)
+		i.wake()
+		for seenUpTo.Load() != n {
+			if time.Now().After(deadline) {
+				t.Fatalf("wake-up %d was lost", n)
+			}
+		}
+	}
+	<-done
+}
+
+func TestAWakeUpBeforeTheSleepKeepsTheWorkerAwake(t *testing.T) {
+	i := &idler{nextStep: forever}
+	i.beginPass()
+	i.wake()
+	began := time.Now()
+	i.step(0, 0, forever)
+	if d := time.Since(began); d > time.Minute {
+		t.Errorf("the worker slept %v after it was woken", d)
+	}
+	if i.state.Load() != woken {
+		t.Error("the wake-up is forgotten before the next pass")
+	}
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pvrdma
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/pvrdmad/pvrdmad/hostverbs"
+	"github.com/pvrdmad/pvrdmad/pvrdma/abi"
+)
+
+// send has the device decode one request, whose slot held old bytes, and returns what the engine got.
+func (q *guestQP) send(wqe []byte, page uint32) hostverbs.SendWR {
+	q.t.Helper()
+	stride, _ := abi.SendWQEStride(q.req.MaxSendSGE)
+	old := make([]byte, stride)
+	for i := range old {
+		old[i] = 0xc3
+	}
+	q.putSend(old)
+	q.sprod = (q.sprod - 1) & (2*q.req.MaxSendWR - 1)
+	q.putSend(wqe)
+	q.publishSends()
+	q.ring(page, abi.UARQPSend)
+	q.g.rig.settle()
+	got := q.engine.taken()
+	if len(got) != 1 {
+		q.t.Fatalf("the engine took %d requests, want 1", len(got))
+	}
+	for i := int(got[0].NumSGE); i < len(got[0].SGE); i++ {
+		got[0].SGE[i] = hostverbs.SGE{} // nobody reads them
+	}
+	return got[0]
+}
+
+func TestOperationsByOwnerAndType(t *testing.T) {
+	rc := map[abi.WROpcode]hostverbs.WROpcode{
+		abi.WRRDMAWrite: hostverbs.OpRDMAWrite, abi.WRRDMAWriteWithImm: hostverbs.OpRDMAWriteWithImm,
+		abi.WRSend: hostverbs.OpSend, abi.WRSendWithImm: hostverbs.OpSendWithImm, abi.WRRDMARead: hostverbs.OpRDMARead,
+	}
+	gsi := map[abi.WROpcode]hostverbs.WROpcode{abi.WRSend: hostverbs.OpSend}
+	r := newRig(t)
+	g := r.newGuest()
+	user, _ := g.rcQP(userPage, 8)
+	kernel, c := g.kernelQP(8)
+	qp1 := g.createQP(kernel.req.PDHandle, c, c, func(r *abi.CmdCreateQPReq) { r.QPType = abi.QPTypeGSI })
+	qp1.modify(hostverbs.StateRTS)
+	for name, cs := range map[string]struct {
+		q    *guestQP
+		page uint32
+		want map[abi.WROpcode]hostverbs.WROpcode
+	}{"user": {user, userPage, rc}, "kernel": {kernel, 0, rc}, "gsi": {qp1, 0, gsi}} {
+		ops := []abi.WROpcode{17, 255, 256, 0x80000002, 0xffffffff}
+		for op := range abi.WRError + 1 {
+			ops = append(ops, op)
+		}
+		for _, op := range ops {
+			before := g.seen.violations()[BadWQE]
+			got := cs.q.send(sendWQE(abi.SendWQEHdr{WRID: uint64(op), Opcode: op}, nil), cs.page)
+			want, known := cs.want[op]
+			status := hostverbs.WCSuccess
+			if !known {
+				status = hostverbs.WCLocQPOpErr
+			}
+			if got.Opcode != want || got.Status != status || got.WRID != uint64(op) {
+				t.Errorf("%s: opcode %v becomes %v with %v, want %v with %v", name, op, got.Opcode, got.Status, want, status)
+			}
+			if reported := g.seen.violations()[BadWQE] - before; (reported == 1) == known {
+				t.Errorf("%s: opcode %v: %d violations", name, op, reported)
+			}
+		}
+	}
+}
+
+func TestOnlyWhatAnOperationUsesIsRead(t *testing.T) {
+	_, _, q, _ := polledCQ(t, 8)
+	rdma := &abi.RDMAWR{RemoteAddr: 0x1122334455667788, RKey: 0x99aabbcc}
+	junk := junkUnion{}
+	sges := []abi.SGE{{Addr: 0xaaaa, Length: 10, LKey: 1}, {Addr: 0xbbbb, Length: 0xffffffff, LKey: 2}}
+	want := hostverbs.SendWR{
+		WRID: 0xffeeddccbbaa9988, Flags: 7, NumSGE: 2, Imm: 0x01020304,
+		SGE: [hostverbs.MaxSGE]hostverbs.SGE{{Addr: 0xaaaa, Length: 10, LKey: 1}, {Addr: 0xbbbb, Length: 0xffffffff, LKey: 2}},
+	}
+	for _, c := range []struct {
+		op    abi.WROpcode
+		union request
+		fill  func(*hostverbs.SendWR)
+	}{
+		{abi.WRSend, junk, func(w *hostverbs.SendWR) { w.Opcode = hostverbs.OpSend }},
+		{abi.WRSendWithImm, junk, func(w *hostverbs.SendWR) { w.Opcode = hostverbs.OpSendWithImm }},
+		{abi.WRRDMAWrite, rdma, func(w *hostverbs.SendWR) {
+			w.Opcode, w.RemoteAddr, w.RKey = hostverbs.OpRDMAWrite, rdma.RemoteAddr, rdma.RKey
+		}},
+		{abi.WRRDMARead, rdma, func(w *hostverbs.SendWR) {
+			w.Opcode, w.RemoteAddr, w.RKey = hostverbs.OpRDMARead, rdma.RemoteAddr, rdma.RKey
+		}},
+	} {
+		w := want
+		c.fill(&w)
+		got := q.send(sendWQE(abi.SendWQEHdr{
+			WRID: want.WRID, NumSGE: 2, TotalLen: 0xdeadbeef, Opcode: c.op, SendFlags: 0xffffffff, Ex: want.Imm,
+		}, c.union, sges...), userPage)
+		if diff := cmp.Diff(w, got); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", c.op, diff)
+		}
+	}
+}
+
+// junkUnion is what an older request has left.
+type junkUnion struct{}
+
+func (junkUnion) Encode(b []byte) {
+	for i := range b[:48] {
+		b[i] = 0xee
+	}
+}
+
+func TestNothingOfAnEarlierRequestIsInALaterOne(t *testing.T) {
+	r := newRig(t)
+	g := r.newGuest()
+	kernel, c := g.kernelQP(8)
+	qp1 := g.createQP(kernel.req.PDHandle, c, c, func(r *abi.CmdCreateQPReq) { r.QPType = abi.QPTypeGSI })
+	qp1.modify(hostverbs.StateRTS)
+	ud := &abi.UDWR{RemoteQPN: 1, RemoteQKey: 0x80010000, AV: abi.AV{DGID: abi.GID{15: 1}, HopLimit: 3}}
+	qp1.send(sendWQE(abi.SendWQEHdr{Opcode: abi.WRSend}, ud), 0)
+	kernel.send(sendWQE(abi.SendWQEHdr{Opcode: abi.WRRDMAWrite}, &abi.RDMAWR{RemoteAddr: 5, RKey: 6}), 0)
+	got := kernel.send(sendWQE(abi.SendWQEHdr{Opcode: abi.WRSend}, nil), 0)
+	if diff := cmp.Diff(hostverbs.SendWR{Opcode: hostverbs.OpSend}, got); diff != "" {
+		t.Errorf("a plain send (-want +got):\n%s", diff)
+	}
+}
+
+func TestADatagramsAddressIsRead(t *testing.T) {
+	r := newRig(t)
+	g := r.newGuest()
+	pd, c := g.createPD(0), g.createCQ(0, 8)
+	q := g.createQP(pd, c, c, func(r *abi.CmdCreateQPReq) { r.QPType = abi.QPTypeGSI })
+	q.modify(hostverbs.StateRTS)
+	got := q.send(sendWQE(abi.SendWQEHdr{WRID: 9, Opcode: abi.WRSend, SendFlags: abi.SendSignaled}, &abi.UDWR{
+		RemoteQPN: 1, RemoteQKey: 0x80010000, AV: abi.AV{
+			PortPD: 1<<24 | pd, SLTClassFlowLabel: 0xab<<20 | 0xcdef1, DGID: abi.GID{10: 0xff, 11: 0xff, 15: 9}, SrcPathBits: 0x80,
+			GIDIndex: 3, HopLimit: 64, DMAC: [6]byte{1, 2, 3, 4, 5, 6},
+		},
+	}), 0)
+	want := hostverbs.SendWR{
+		WRID: 9, Opcode: hostverbs.OpSend, Flags: hostverbs.SendSignaled, RemoteQPN: 1, RemoteQKey: 0x80010000,
+		AH: hostverbs.AHAttr{
+			DGID: hostverbs.GID{10: 0xff, 11: 0xff, 15: 9}, FlowLabel: 0xcdef1, SGIDIndex: 3, HopLimit: 64, TrafficClass: 0xab,
+			GRH: true, PortNum: 1,
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestInlineAndChecksumFlagsMeanNothing(t *testing.T) {
+	if f := sendFlags(abi.SendInline | abi.SendIPCsum | 1<<31); f != 0 {
+		t.Errorf("flags %v", f)
+	}
+}
+
+func TestTheMessagePathAllocatesNothing(t *testing.T) {
+	r, g, q, c := polledCQ(t, 64)
+	g.dev.observer = nil
+	for range 2 * q.req.MaxSendWR {
+		q.putSend(sendWQE(abi.SendWQEHdr{WRID: 1, Opcode: abi.WRSend, NumSGE: 2}, nil, abi.SGE{}, abi.SGE{}))
+	}
+	var wr hostverbs.RecvWR
+	wc := hostverbs.WC{WRID: 1}
+	q.engine.posted = make([]hostverbs.SendWR, 0, 4096)
+	q.engine.offered = make([]int, 0, 4096)
+	g.notifier.cq = make([]uint32, 0, 4096)
+	var slot uint32
+	n := testing.AllocsPerRun(200, func() {
+		slot = (slot + 1) & 15
+		q.store32(q.at(txProdTail), slot)
+		q.store32(q.at(rxProdTail), slot)
+		q.ring(userPage, abi.UARQPSend)
+		c.ring(userPage, abi.UARCQPoll)
+		r.step()
+		if ok, err := q.engine.h.PullRecv(&wr); !ok || err != nil {
+			t.Fatal("nothing to pull", err)
+		}
+		if err := q.engine.h.CompleteSend(&wc); err != nil {
+			t.Fatal(err)
+		}
+		c.cons = (c.cons + 1) & 127
+		c.store32(c.at(rxConsHead), c.cons)
+		r.after(DefaultCQGrace)
+		r.step()
+	})
+	if n != 0 {
+		t.Errorf("%v allocations for each message", n)
+	}
+}
