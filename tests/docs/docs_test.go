@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// root is the repository.
+const root = "../.."
+
+// pages are the documents whose commands this package runs.
+var pages = []string{"README.md", "CONTRIBUTING.md", "docs/operations.md", "docs/guest.md", "docs/architecture.md"}
+
+func TestEveryCommandOfTheDocumentsRuns(t *testing.T) {
+	binary := build(t)
+	targets := makeTargets(t)
+	ran := 0
+	for _, page := range pages {
+		for _, c := range commands(t, page) {
+			ran++
+			t.Run(page+": "+c, func(t *testing.T) {
+				if target, ok := strings.CutPrefix(c, "make "); ok {
+					if !targets[target] {
+						t.Errorf("the Makefile has no target %q", target)
+					}
+					return // a lane runs it
+				}
+				run(t, binary, c)
+			})
+		}
+	}
+	if ran < 8 {
+		t.Errorf("found %d commands in the documents: does this test still read them?", ran)
+	}
+}
+
+func TestEveryLinkOfTheDocumentsLeadsSomewhere(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#]+)`)
+	for _, page := range pages {
+		for _, m := range link.FindAllStringSubmatch(read(t, page), -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(root, filepath.Dir(page), m[1])); err != nil {
+				t.Errorf("%s: link to %s: %v", page, m[1], err)
+			}
+		}
+	}
+}
+
+func TestACommandThatDoesNotExistIsFound(t *testing.T) {
+	binary := build(t)
+	if _, err := execute(t, binary, "pvrdmad no-such-command"); err == nil {
+		t.Error("a command that does not exist ran")
+	}
+}
+
+func read(t *testing.T, page string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(root, page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// commands returns the lines of a page's fenced blocks that are commands of ours, without their comments.
+func commands(t *testing.T, page string) (found []string) {
+	t.Helper()
+	inside := false
+	for line := range strings.Lines(read(t, page)) {
+		if strings.HasPrefix(line, "```") {
+			inside = !inside
+			continue
+		}
+		c, _, _ := strings.Cut(strings.TrimSpace(line), " #")
+		c = strings.TrimSpace(c)
+		if inside && (strings.HasPrefix(c, "make ") || strings.HasPrefix(strings.TrimPrefix(c, "bin/"), "pvrdmad ")) {
+			found = append(found, c)
+		}
+	}
+	return found
+}
+
+func build(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "pvrdmad")
+	cmd := exec.Command("go", "build", "-o", path, "./cmd/pvrdmad")
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	return path
+}
+
+func makeTargets(t *testing.T) map[string]bool {
+	t.Helper()
+	targets := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^([a-z-]+):`).FindAllStringSubmatch(read(t, "Makefile"), -1) {
+		targets[m[1]] = true
+	}
+	return targets
+}
+
+// run runs one command. doctor is allowed to find that something is missing here, as long as it says what to do next.
+func run(t *testing.T, binary, command string) {
+	t.Helper()
+	out, err := execute(t, binary, command)
+	if strings.Contains(command, " doctor") && strings.Contains(out, "next:") {
+		return
+	}
+	if err != nil {
+		t.Errorf("%s: %v\n%s", command, err, out)
+	}
+}
+
+// execute runs a command with the daemon that was just built. One that ends in & must still run after a moment, and is
+// then told to end.
+func execute(t *testing.T, binary, command string) (string, error) {
+	t.Helper()
+	words := strings.Fields(strings.TrimPrefix(command, "bin/"))
+	background := words[len(words)-1] == "&"
+	if background {
+		words = words[:len(words)-1]
+	}
+	for i, w := range words {
+		words[i] = strings.Replace(w, "/tmp/", t.TempDir()+"/", 1)
+	}
+	var out bytes.Buffer
+	cmd := exec.Command(binary, words[1:]...)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		return "", err
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	limit := 20 * time.Second
+	if background {
+		limit = time.Second
+	}
+	select {
+	case err := <-done:
+		if background {
+			err = fmt.Errorf("ended by itself: %w", os.ErrProcessDone)
+		}
+		return out.String(), err
+	case <-time.After(limit):
+	}
+	if !background {
+		_ = cmd.Process.Kill()
+		<-done
+		return out.String(), os.ErrDeadlineExceeded
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return out.String(), err
+	}
+	err := <-done
+	return out.String(), err
+}
