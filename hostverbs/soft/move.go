@@ -12,17 +12,18 @@ import (
 // probeBytes is the piece in which memory is read to find out which side of a copy failed.
 const probeBytes = 4096
 
-// move copies bytes of the message until it is complete or the budget is used up. Keys are looked up for every piece,
-// since regions may have been deregistered between two slices.
-func (q *qp) move(p *qp, wr *hostverbs.SendWR, budget *uint64) hostverbs.WCStatus {
+// move copies the next slice of the message, and adds its bytes to spent. Keys are looked up for every piece, since
+// regions may have been deregistered between two slices.
+func (q *qp) move(p *qp, wr *hostverbs.SendWR, spent *uint64) hostverbs.WCStatus {
 	s := &q.sq
-	for s.moved < s.total && *budget > 0 {
-		n, status := q.movePiece(p, wr, min(*budget, s.total-s.moved))
+	for left := min(sliceBytes, s.total-s.moved); left > 0; {
+		n, status := q.movePiece(p, wr, left)
 		if status != hostverbs.WCSuccess {
 			return status
 		}
 		s.moved += n
-		*budget -= n
+		left -= n
+		*spent += n
 	}
 	return hostverbs.WCSuccess
 }

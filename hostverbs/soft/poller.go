@@ -15,12 +15,13 @@ import (
 // How much is done without looking at anything else. Large enough that copies run at full speed, small enough that a
 // guest waits microseconds for another one's message.
 const (
-	// sliceBytes is what a queue pair moves before it is another's turn: 15 to 25 us of copying.
-	sliceBytes = 256 << 10
-	// maxPerPost is the most requests that one PostSend starts.
+	// sliceBytes is what a message moves before it is another's turn: 20 to 60 us of copying. Below 1 MiB the runtime
+	// copies through the cache, which takes 1.6 times as long for the same bytes of a long message.
+	sliceBytes = 1 << 20
+	// maxPerPost is the most requests that one PostSend starts; it starts none after it has moved a slice.
 	maxPerPost = 64
-	// progressBytes and maxVisits bound one Progress.
-	progressBytes = 4 * sliceBytes
+	// progressBytes and maxVisits bound one Progress: after so many bytes no other queue pair has its turn.
+	progressBytes = 2 * sliceBytes
 	maxVisits     = 32
 	// maxTimers is the most timers that fire before anything else is looked at.
 	maxTimers = 256
@@ -62,15 +63,11 @@ func newPoller(e *Engine, o hostverbs.Owner) *poller {
 // Progress gives every queue pair that was waiting its turn, up to a bound.
 func (pl *poller) Progress(now int64) (worked bool, next int64) {
 	pl.timers.Advance(now, maxTimers)
-	budget := uint64(progressBytes)
-	for n := min(pl.active.n, maxVisits); n > 0 && budget > 0; n-- {
-		q := pl.active.pop()
-		slice := min(budget, sliceBytes)
-		left := slice
-		if q.visit(now, &left) {
+	spent := uint64(0)
+	for n := min(pl.active.n, maxVisits); n > 0 && spent < progressBytes; n-- {
+		if pl.active.pop().visit(now, &spent) {
 			worked = true
 		}
-		budget -= slice - left
 	}
 	next = pl.timers.Next()
 	if due := pl.count.publish(now); due != 0 && (next == 0 || due < next) {

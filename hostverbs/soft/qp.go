@@ -215,14 +215,14 @@ func (q *qp) want(t todo) {
 }
 
 // visit is the queue pair's turn. It says whether it did more than start a timer.
-func (q *qp) visit(now int64, budget *uint64) bool {
+func (q *qp) visit(now int64, spent *uint64) bool {
 	did := q.todo&^todoArm != 0
 	q.running = true
 	if q.take(todoFlush) && q.flush() {
 		q.want(todoFlush)
 	}
 	if q.take(todoRun) {
-		q.resume(budget)
+		q.resume(spent)
 	}
 	if q.take(todoArm) {
 		q.pl.timers.Arm(&q.sq.timer, now+q.sq.delay)

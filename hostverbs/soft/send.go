@@ -62,21 +62,21 @@ func (q *qp) PostSend(wrs []hostverbs.SendWR) int {
 		return 0
 	}
 	q.running = true
-	budget := uint64(sliceBytes)
+	spent := uint64(0)
 	n := 0
-	for n < len(wrs) && q.accept(&wrs[n], n, &budget) {
+	for n < len(wrs) && q.accept(&wrs[n], n, &spent) {
 		n++
 	}
 	q.running = false
 	if n < len(wrs) {
 		q.sq.starved = true
-		q.offer()
 	}
+	q.offer()
 	return n
 }
 
 // accept takes one request, unless it has to stay with the device. taken is how many this PostSend took before.
-func (q *qp) accept(wr *hostverbs.SendWR, taken int, budget *uint64) bool {
+func (q *qp) accept(wr *hostverbs.SendWR, taken int, spent *uint64) bool {
 	if q.dead {
 		return true // nobody is told: the device is being reset
 	}
@@ -86,7 +86,7 @@ func (q *qp) accept(wr *hostverbs.SendWR, taken int, budget *uint64) bool {
 		q.completeSend(wr, hostverbs.WCWRFlushErr)
 		return true
 	case hostverbs.StateRTS:
-		if q.sq.busy || taken >= maxPerPost || *budget == 0 {
+		if q.sq.busy || taken >= maxPerPost || *spent >= sliceBytes {
 			return false
 		}
 		if q.typ == hostverbs.QPTypeGSI {
@@ -94,7 +94,7 @@ func (q *qp) accept(wr *hostverbs.SendWR, taken int, budget *uint64) bool {
 			return true
 		}
 		q.sq.start(&q.attr)
-		if q.step(wr, budget) && !q.dead {
+		if q.step(wr, spent) && !q.dead {
 			q.sq.wr = *wr
 			q.sq.busy = true
 		}
@@ -104,7 +104,7 @@ func (q *qp) accept(wr *hostverbs.SendWR, taken int, budget *uint64) bool {
 }
 
 // resume goes on with the request under way, because its timer fired or it is its turn again.
-func (q *qp) resume(budget *uint64) {
+func (q *qp) resume(spent *uint64) {
 	if !q.sq.busy {
 		return
 	}
@@ -118,11 +118,11 @@ func (q *qp) resume(budget *uint64) {
 		q.sq.retries--
 		q.pl.count.add(cntRetries, 1)
 	}
-	q.step(&q.sq.wr, budget)
+	q.step(&q.sq.wr, spent)
 }
 
 // step carries a request on as far as it goes, and says whether it is still under way.
-func (q *qp) step(wr *hostverbs.SendWR, budget *uint64) (under bool) {
+func (q *qp) step(wr *hostverbs.SendWR, spent *uint64) (under bool) {
 	if q.sq.moved == 0 {
 		if status := q.checkRequest(wr); status != hostverbs.WCSuccess {
 			q.finish(wr, status)
@@ -148,7 +148,7 @@ func (q *qp) step(wr *hostverbs.SendWR, budget *uint64) (under bool) {
 		q.sq.admitted, q.sq.admittedTo, q.sq.admittedBy = true, p, p.incarnation
 	}
 	q.sq.retries = q.attr.RetryCnt
-	if status := q.move(p, wr, budget); status != hostverbs.WCSuccess {
+	if status := q.move(p, wr, spent); status != hostverbs.WCSuccess {
 		q.finish(wr, status)
 		return false
 	}

@@ -41,7 +41,7 @@ func moves() []move {
 func sizes() []int {
 	return []int{
 		0, 1, 2, 7, 8, 63, 64, 255, 256, 257, 1023, 1024, 1025, 2048, 4095, 4096, 4097, 8191,
-		64<<10 - 1, 64 << 10, 64<<10 + 1, 256<<10 - 1, 256 << 10, 256<<10 + 1, 1 << 20,
+		64<<10 - 1, 64 << 10, 64<<10 + 1, 256<<10 - 1, 256 << 10, 256<<10 + 1, 1<<20 - 1, 1 << 20, 1<<20 + 1,
 	}
 }
 
@@ -61,7 +61,7 @@ func everySizeInside(t testing.TB, env Env) {
 
 // exercise runs every operation with every size from ea to eb.
 func (w *world) exercise(ea, eb *end) {
-	const room = 1<<20 + 64
+	const room = 1<<20 + page
 	near := ea.g.register(room, shape{access: everything, start: 0x7f00_0000_0ff1})
 	far := eb.g.register(room, shape{access: everything, start: 0x10_0000_0abc, scatter: true})
 	iteration := uint64(0)

@@ -25,8 +25,8 @@ type device struct {
 	clock  Clock
 	// What the next callbacks return.
 	pullErr, sendErr, recvErr error
-	// onRecv, if set, is called with every receive completion.
-	onRecv func()
+	// What, if set, is called by a callback.
+	onSend, onRecv, onPull, onEvent func()
 }
 
 // pump posts what the send queue holds, if there is news, and says whether there was.
@@ -50,26 +50,36 @@ func (d *device) PullRecv(wr *hostverbs.RecvWR) (bool, error) {
 	}
 	*wr = d.rq[0]
 	d.rq = d.rq[1:]
+	hook(d.onPull)
 	return true, nil
 }
 
 func (d *device) CompleteSend(wc *hostverbs.WC) error {
 	d.sent = append(d.sent, *wc)
 	d.sentAt = d.clock.Now()
+	hook(d.onSend)
 	return d.sendErr
 }
 
 func (d *device) CompleteRecv(wc *hostverbs.WC) error {
 	d.received = append(d.received, *wc)
-	if d.onRecv != nil {
-		d.onRecv()
-	}
+	hook(d.onRecv)
 	return d.recvErr
 }
 
 func (d *device) SendReady() { d.ring = true }
 
-func (d *device) Event(e hostverbs.EventType) { d.events = append(d.events, e) }
+func (d *device) Event(e hostverbs.EventType) {
+	d.events = append(d.events, e)
+	hook(d.onEvent)
+}
+
+// hook calls a function, if there is one.
+func hook(fn func()) {
+	if fn != nil {
+		fn()
+	}
+}
 
 // end is one end of a connection.
 type end struct {

@@ -19,7 +19,7 @@ func fairnessCases() []Case {
 func shortAmongLong(t testing.TB, env Env) {
 	w := newWorld(t, env)
 	a, b := w.guest(), w.guest()
-	const n = 1 << 20
+	const n = longMessage
 	near, far := a.buffer(n), b.buffer(n)
 	far.expect(0, near.fill(1, 1, n))
 	var long []*end
@@ -35,7 +35,7 @@ func shortAmongLong(t testing.TB, env Env) {
 	ea.sends("one byte", done(2, hostverbs.WCOpRDMAWrite))
 	w.settle()
 	for _, e := range long {
-		e.sends("1 MiB", done(1, hostverbs.WCOpRDMAWrite))
+		e.sends("3 MiB", done(1, hostverbs.WCOpRDMAWrite))
 	}
 	w.verify("all messages")
 }

@@ -18,6 +18,7 @@ func faultCases() []Case {
 		{"memory that is unmapped is the fault of its owner", unmapped},
 		{"a file that is truncated is the fault of its owner", truncated},
 		{"within one guest the side that failed is found too", faultWithinOneGuest},
+		{"pages that cannot be written are the fault of their owner", notWritable},
 		{"a device that fails loses its work, and its peer learns it", failingDevice},
 	}
 }
@@ -154,7 +155,52 @@ func failingDevice(t testing.TB, env Env) {
 	eb.send(wr(3, hostverbs.OpRDMAWrite))
 	w.settle()
 	eb.sends("to a device that failed", failed(3, hostverbs.WCRetryExcErr))
+	ea.to(hostverbs.StateErr)
+	ea.recv(rwr(4))
+	w.settle()
+	ea.recvs("of a device that failed")
 	ea.dev.sendErr = nil
 	ea.to(hostverbs.StateReset)
 	ea.in("reset", hostverbs.StateReset)
+
+	ea, _ = w.pair(a, b, nil)
+	ea.dev.pullErr = broken
+	ea.to(hostverbs.StateErr)
+	w.settle()
+	ea, _ = w.pair(a, b, nil)
+	ea.recv(rwr(1), rwr(2))
+	ea.dev.recvErr = broken
+	ea.to(hostverbs.StateErr)
+	w.settle()
+	if n := len(ea.dev.received); n != 1 {
+		t.Errorf("a device that fails while it is flushed was given %d completions, want 1", n)
+	}
+}
+
+// readOnly registers n bytes as writable whose pages are not.
+func (g *guest) readOnly(n int) *region {
+	g.w.t.Helper()
+	r := &region{g: g, start: 0x9000, n: uint64(n), pages: g.takePages((n+page-1)/page, false)}
+	var err error
+	if r.mem, err = g.space.Pin(r.pages, guestmem.ProtRead); err != nil {
+		g.w.t.Fatalf("pin: %v", err)
+	}
+	r.mr, err = g.ctx.RegMR(g.pd, hostverbs.MRAttr{Memory: r.mem, Start: r.start, Length: r.n, Access: everything})
+	if err != nil {
+		g.w.t.Fatalf("register: %v", err)
+	}
+	return r
+}
+
+func notWritable(t testing.TB, env Env) {
+	w := newWorld(t, env)
+	a, b := w.guest(), w.guest()
+	for _, m := range moves() {
+		if m.op == hostverbs.OpRDMARead {
+			w.expectFault("read into pages without write access", m, a, b, a.readOnly(5000), b.buffer(5000), true)
+		} else {
+			w.expectFault(m.op.String()+" to pages without write access", m, a, b, a.buffer(5000), b.readOnly(5000), false)
+		}
+	}
+	w.verify("not writable")
 }

@@ -16,6 +16,7 @@ func flushCases() []Case {
 		{"the completion that says why comes before the flushed ones", reasonFirst},
 		{"a device can fail a queue pair", failedByTheDevice},
 		{"a device can fail a queue pair in its own callback", failedInACallback},
+		{"a device may post from its own callback", postInACallback},
 		{"RESET forgets everything silently", resetIsSilent},
 		{"a queue pair that was reset works again", worksAfterReset},
 		{"a destroyed queue pair completes nothing", destroyIsSilent},
@@ -132,6 +133,22 @@ func failedInACallback(t testing.TB, env Env) {
 	eb.recvs("the peer fails at its first receive",
 		hostverbs.WC{WRID: 1, Opcode: hostverbs.WCOpRecv, SrcQP: ea.qp.QPN()}, failed(2, hostverbs.WCWRFlushErr))
 
+	// Before a byte has moved, the message is lost.
+	for name, at := range map[string]func(d *device, fail func()){
+		"pull":  func(d *device, fail func()) { d.onPull = fail },
+		"event": func(d *device, fail func()) { d.onEvent = fail },
+	} {
+		ea, eb := a.newEnd(hostverbs.QPTypeRC, false), b.newEnd(hostverbs.QPTypeRC, false)
+		ea.up(ea.linkTo(eb), hostverbs.StateRTS)
+		eb.up(eb.linkTo(ea), hostverbs.StateRTR)
+		at(eb.dev, eb.qp.Fail)
+		eb.recv(rwr(1), rwr(2))
+		ea.send(wr(10, hostverbs.OpSend), wr(11, hostverbs.OpSend))
+		w.settle()
+		ea.sends("the peer fails in "+name, failed(10, hostverbs.WCRetryExcErr), failed(11, hostverbs.WCWRFlushErr))
+		eb.recvs("the peer fails in "+name, flushed(1, 2)...)
+	}
+
 	// Both ends at once, as when they share a completion queue that overflows.
 	ea, eb = w.pair(a, a, nil)
 	eb.dev.onRecv = func() {
@@ -144,6 +161,30 @@ func failedInACallback(t testing.TB, env Env) {
 	if n := len(ea.dev.sent); n != 2 || ea.dev.sent[1].Status != hostverbs.WCWRFlushErr {
 		t.Errorf("both ends fail: send completions %+v, want two, the second flushed", ea.dev.sent)
 	}
+}
+
+func postInACallback(t testing.TB, env Env) {
+	w := newWorld(t, env)
+	a, b := w.guest(), w.guest()
+	ea, _ := w.pair(a, b, nil)
+	next := uint64(0)
+	var want []hostverbs.WC
+	ea.dev.onSend = func() {
+		if next < 10 {
+			next++
+			ea.dev.sq = append(ea.dev.sq, wr(next, hostverbs.OpRDMAWrite))
+			ea.dev.sq = ea.dev.sq[ea.qp.PostSend(ea.dev.sq):]
+		}
+	}
+	for i := range uint64(11) {
+		want = append(want, done(i, hostverbs.WCOpRDMAWrite))
+	}
+	w.owner.Do(func() {
+		first := wr(0, hostverbs.OpRDMAWrite)
+		ea.qp.PostSend([]hostverbs.SendWR{first})
+	})
+	w.settle()
+	ea.sends("each completion posts the next request", want...)
 }
 
 func resetIsSilent(t testing.TB, env Env) {

@@ -135,6 +135,9 @@ func noTimeout(t testing.TB, env Env) {
 	e.sends("destroyed")
 }
 
+// longMessage is the length of a message that an engine should not move in one go.
+const longMessage = 3 << 20
+
 // message posts a long write and lets the engine begin with it. It says whether the engine finished already.
 func (w *world) message(ea *end, near, far *region, n uint64) (finished bool) {
 	ea.send(rdma(1, hostverbs.OpRDMAWrite, far, 0, near.sge(0, n)))
@@ -143,7 +146,7 @@ func (w *world) message(ea *end, near, far *region, n uint64) (finished bool) {
 }
 
 func goesAwayUnderAMessage(t testing.TB, env Env) {
-	const n = 1 << 20
+	const n = longMessage
 	ways := map[string]func(eb *end){
 		"destroyed": (*end).destroy,
 		"reset":     func(eb *end) { eb.to(hostverbs.StateReset) },
@@ -196,7 +199,7 @@ func (g *guest) leave() {
 }
 
 func startedAnew(t testing.TB, env Env) {
-	const n = 1 << 20
+	const n = longMessage
 	w := newWorld(t, env)
 	a, b := w.guest(), w.guest()
 	near, far := a.buffer(n), b.buffer(n)

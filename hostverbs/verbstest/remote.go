@@ -169,7 +169,7 @@ func noBytesNoKey(t testing.TB, env Env) {
 func deregisteredUnderAMessage(t testing.TB, env Env) {
 	w := newWorld(t, env)
 	a, b := w.guest(), w.guest()
-	const n = 1 << 20
+	const n = longMessage
 	for _, m := range moves() {
 		for _, side := range []string{"local", "remote"} {
 			what := fmt.Sprintf("%s, %s region", m.op, side)
