@@ -21,6 +21,11 @@ func Start(t testing.TB, socket string, o Options) *Guest {
 	if err != nil {
 		t.Fatalf("boot a guest at %s: %v", socket, err)
 	}
+	return Adopt(t, m)
+}
+
+// Adopt makes a machine a guest of a test, which ends with it.
+func Adopt(t testing.TB, m *Machine) *Guest {
 	g := &Guest{Machine: m, t: t}
 	t.Cleanup(g.stop)
 	return g
