@@ -42,6 +42,10 @@ func TestAPlantedFaultIsFound(t *testing.T) {
 		{"an init function", "ringbuf/x.go", head + "func init() {}\n", "init function"},
 		{"a long function", "ringbuf/x.go", head + "func f() {\n" + strings.Repeat("\t_ = 0\n", 90) + "}\n", "function f has"},
 		{"a long file", "ringbuf/x.go", head + strings.Repeat("// x\n", 501), "lines, more than"},
+		{
+			"a skip around a property", "ringbuf/x_test.go", head +
+				"func TestX(t *testing.T) { f(func(t *rapid.T) { f(func(t *testing.T) { t.SkipNow() }) }) }\n", "skips a test",
+		},
 		{"a test that skips", "ringbuf/x_test.go", head + "import \"testing\"\n\nfunc TestX(t *testing.T) { t.Skip() }\n", "skips a test"},
 	}
 	for _, tt := range tests {
@@ -64,6 +68,11 @@ func TestWhatIsAllowedPasses(t *testing.T) {
 		{"unsafe in its own file", "ringbuf/x_unsafe.go", head + `import "unsafe"`},
 		{"unsafe in a test's own file", "ringbuf/x_unsafe_test.go", head + `import "unsafe"`},
 		{"a command with a library", "cmd/pvrdmad/x.go", head + `import "github.com/spf13/cobra"`},
+		{
+			"a property that passes over a step", "ringbuf/x_test.go", head +
+				"import (\n\t\"testing\"\n\n\t\"pgregory.net/rapid\"\n)\n\n" +
+				"func TestX(t *testing.T) { rapid.Check(t, func(t *rapid.T) { t.Skip() }) }\n",
+		},
 		{"a public package with system calls", "ringbuf/x.go", head + `import "golang.org/x/sys/unix"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
