@@ -25,6 +25,9 @@
 // through a Space may run on any goroutine and are waited for here. Accesses through Pages run on the thread that
 // the barrier waits for (Space.SetBarrier), so that they need no lock and no counter of their own.
 //
+// A file stays mapped for two seconds after its last region and page list are gone, so that a burst of unmaps and maps
+// costs nothing; a limit that is reached, or Close, ends that at once.
+//
 // # What it may not do
 //
 // It imports nothing of the project and knows no device: no page directories, no keys, no rings. It interprets no

@@ -82,25 +82,11 @@ func TestAFaultNamesTheGuestWhoseMemoryIsGone(t *testing.T) {
 		}), 32 * page, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			err := c.access()
-
-			var f *guestmem.FaultError
-			if !errors.As(err, &f) || !errors.Is(err, unix.EFAULT) {
-				t.Fatalf("error is %v, want a *FaultError with EFAULT", err)
-			}
-			if f.Owner != "bad" || f.Space != v.bad.Space || f.Addr/page != c.addr/page || f.Offset != f.Addr {
-				t.Fatalf("fault is %+v, want guest bad, address and offset in the page %#x", *f, c.addr)
-			}
-			for _, part := range []string{`guest "bad"`, "region 0x0+0x40000"} {
-				if !strings.Contains(err.Error(), part) {
-					t.Errorf("%q does not say %q", err, part)
-				}
-			}
+			checkFault(t, v.bad, c.access(), c.addr)
 			var side *guestmem.CopyError
-			if errors.As(err, &side) != strings.HasPrefix(c.name, "Copy ") {
+			if err := c.access(); errors.As(err, &side) != strings.HasPrefix(c.name, "Copy ") {
 				t.Fatalf("error is %T", err)
-			}
-			if side != nil && side.Dst != c.dst {
+			} else if side != nil && side.Dst != c.dst {
 				t.Fatalf("the fault is blamed on the wrong side: %v", err)
 			}
 			if err := v.good.Write(0, buf); err != nil {
@@ -110,6 +96,23 @@ func TestAFaultNamesTheGuestWhoseMemoryIsGone(t *testing.T) {
 				t.Fatalf("memory that is there cannot be reached any more: %v", err)
 			}
 		})
+	}
+}
+
+// checkFault checks that err is a fault in the page at addr of a guest whose first region is its only one.
+func checkFault(t *testing.T, g *guest, err error, addr uint64) {
+	t.Helper()
+	var f *guestmem.FaultError
+	if !errors.As(err, &f) || !errors.Is(err, unix.EFAULT) {
+		t.Fatalf("error is %v, want a *FaultError with EFAULT", err)
+	}
+	if f.Owner != g.Owner() || f.Space != g.Space || f.Addr/page != addr/page || f.Offset != f.Addr {
+		t.Fatalf("fault is %+v, want guest %s, address and offset in the page %#x", *f, g.Owner(), addr)
+	}
+	for _, part := range []string{`guest "` + g.Owner() + `"`, "region 0x0+0x40000"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q does not say %q", err, part)
+		}
 	}
 }
 

@@ -26,19 +26,28 @@ func mustFail(t *testing.T, err, want error, owner string) {
 	}
 }
 
-func TestAMapThatCannotBeIsRefusedWithItsErrno(t *testing.T) {
-	ram := memfd(t, 16*page)
+// otherDescriptors opens a file that cannot be written and one end of a pipe.
+func otherDescriptors(t *testing.T) (readOnly, pipe int) {
+	t.Helper()
 	readOnly, err := unix.Open("/proc/self/exe", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(readOnly)
-	var pipe [2]int
-	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+	var ends [2]int
+	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(pipe[0])
-	defer unix.Close(pipe[1])
+	t.Cleanup(func() {
+		for _, fd := range []int{readOnly, ends[0], ends[1]} {
+			unix.Close(fd)
+		}
+	})
+	return readOnly, ends[0]
+}
+
+func TestAMapThatCannotBeIsRefusedWithItsErrno(t *testing.T) {
+	ram := memfd(t, 16*page)
+	readOnly, pipe := otherDescriptors(t)
 
 	for _, c := range []struct {
 		name         string
@@ -62,7 +71,7 @@ func TestAMapThatCannotBeIsRefusedWithItsErrno(t *testing.T) {
 		{"tail of a region", 3 * page, 2 * page, ram, 0, rw, unix.EEXIST, "overlaps"},
 		{"around a region", 0x20000 - page, 3 * page, ram, 0, rw, unix.EEXIST, "overlaps"},
 		{"write through a read-only descriptor", 0x100000, page, readOnly, 0, rw, unix.EACCES, "not open for writing"},
-		{"a pipe", 0x100000, page, pipe[0], 0, rw, unix.EINVAL, "not a file with memory"},
+		{"a pipe", 0x100000, page, pipe, 0, rw, unix.EINVAL, "not a file with memory"},
 		{"a descriptor that is not open", 0x100000, page, 1 << 20, 0, rw, unix.EBADF, "fstat"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
