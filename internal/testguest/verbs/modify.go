@@ -128,19 +128,25 @@ func (q *QP) ToInit(t Tuning) error {
 }
 
 // ToRTR makes an RC queue pair ready to receive.
-func (q *QP) ToRTR(p Path, t Tuning) error {
-	return q.Modify(q.Attr().WithState("RTR").WithPath(p).With("PATH_MTU", "path_mtu", uint64(t.MTU)).
+func (q *QP) ToRTR(p Path, t Tuning) error { return q.Modify(q.RTRAttr(p, t)) }
+
+// RTRAttr are the attributes that ToRTR sets.
+func (q *QP) RTRAttr(p Path, t Tuning) Attr {
+	return q.Attr().WithState("RTR").WithPath(p).With("PATH_MTU", "path_mtu", uint64(t.MTU)).
 		With("DEST_QPN", "dest_qp_num", uint64(p.QPN)).With("RQ_PSN", "rq_psn", uint64(p.PSN)).
 		With("MAX_DEST_RD_ATOMIC", "max_dest_rd_atomic", uint64(t.DestRDAtomic)).
-		With("MIN_RNR_TIMER", "min_rnr_timer", uint64(t.MinRNRTimer)))
+		With("MIN_RNR_TIMER", "min_rnr_timer", uint64(t.MinRNRTimer))
 }
 
 // ToRTS makes an RC queue pair ready to send.
-func (q *QP) ToRTS(p Path, t Tuning) error {
-	return q.Modify(q.Attr().WithState("RTS").With("TIMEOUT", "timeout", uint64(t.Timeout)).
+func (q *QP) ToRTS(p Path, t Tuning) error { return q.Modify(q.RTSAttr(p, t)) }
+
+// RTSAttr are the attributes that ToRTS sets.
+func (q *QP) RTSAttr(p Path, t Tuning) Attr {
+	return q.Attr().WithState("RTS").With("TIMEOUT", "timeout", uint64(t.Timeout)).
 		With("RETRY_CNT", "retry_cnt", uint64(t.RetryCnt)).With("RNR_RETRY", "rnr_retry", uint64(t.RNRRetry)).
 		With("SQ_PSN", "sq_psn", uint64(p.OwnPSN)).
-		With("MAX_QP_RD_ATOMIC", "max_rd_atomic", uint64(t.RDAtomic)))
+		With("MAX_QP_RD_ATOMIC", "max_rd_atomic", uint64(t.RDAtomic))
 }
 
 // ToErr moves the queue pair to the error state.
