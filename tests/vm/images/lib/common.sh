@@ -37,10 +37,13 @@ piece_sums() {
 
 piece_verify() {
 	local got bad
-	got=$(piece_sums "$1") || die "cannot read the cached image $1; remove it: rm -rf $1"
+	got=$(piece_sums "$1") || die "cannot read a cached image; remove it: rm -rf $1"
 	if bad=$(diff <(printf '%s\n' "$got") "$1/SUMS"); then return 0; fi
 	bad=$(awk '/^>/ { print $4; exit }' <<<"$bad")
-	die "cached image $1/${bad:-SUMS} is damaged or truncated; remove it: rm -rf $1"
+	die "a cached image is damaged or truncated:
+  $1/${bad:-SUMS}
+remove it, and the next run builds it anew:
+  rm -rf $1"
 }
 
 # piece_commit TMP DIR: TMP/image becomes DIR.
