@@ -153,25 +153,18 @@ func earlier(a, b int64) int64 {
 
 // runTasks runs what Do has queued and reports whether the worker is closed.
 func (w *Worker) runTasks() (closed bool) {
+	// Before the look at the queue: what is queued after the look counts again.
+	w.pending.Store(0)
 	w.mu.Lock()
 	tasks := w.tasks
 	w.tasks = nil
 	closed = w.closed
 	w.mu.Unlock()
-	w.pending.Store(0)
 	w.passTime = w.now()
 	for _, t := range tasks {
 		t.run()
 	}
-	if closed {
-		return true
-	}
-	w.mu.Lock()
-	if len(w.tasks) != 0 || w.closed {
-		w.pending.Store(1)
-	}
-	w.mu.Unlock()
-	return false
+	return closed
 }
 
 func (t *task) run() {
