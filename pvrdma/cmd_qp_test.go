@@ -137,6 +137,27 @@ func TestDestroyingAQueuePairGivesAllBack(t *testing.T) {
 	g.refused(q.destroyReq(), unix.EINVAL)
 }
 
+func TestAQueuePairThatIsBeingDestroyedIsNotServed(t *testing.T) {
+	r := newRig(t)
+	g := r.newGuest()
+	q, _ := g.kernelQP(8)
+	q.engine.setRoom(0)
+	q.postSends(1)
+	q.ring(0, abi.UARQPSend)
+	r.settle()
+	q.engine.offered = nil
+	q.engine.onDestroy = func() { // what the engine may still do until it has let go
+		q.engine.setRoom(-1)
+		q.engine.h.SendReady()
+		q.engine.h.Event(hostverbs.EventCommEst)
+		r.settle()
+	}
+	g.must(q.destroyReq(), nil)
+	if len(q.engine.offered) != 0 || len(g.notifier.asyncs()) != 0 {
+		t.Errorf("batches %v were offered", q.engine.offered)
+	}
+}
+
 func TestADestroyedQueuePairIsGoneEvenIfTheEngineKeepsIt(t *testing.T) {
 	r := newRig(t)
 	g := r.newGuest()

@@ -84,7 +84,8 @@ type fakeQP struct {
 	fails       int
 	users       int
 	beforePost  func() // called by PostSend, without mu
-	afterModify func() // called by Modify once the state has changed, without mu
+	afterModify func() // called by Modify once the state has changed, or was not, without mu
+	onDestroy   func() // called by Destroy
 }
 
 func (c *fakeContext) CreateQP(pd hostverbs.PD, init *hostverbs.QPInitAttr, h hostverbs.QPHandler) (hostverbs.QP, error) {
@@ -107,6 +108,9 @@ func (q *fakeQP) QPN() uint32 { return q.num }
 
 func (q *fakeQP) Modify(attr *hostverbs.QPAttr, mask hostverbs.AttrMask) error {
 	if err := q.c.e.enter("Modify"); err != nil {
+		if q.afterModify != nil {
+			q.afterModify()
+		}
 		return err
 	}
 	q.mu.Lock()
@@ -132,6 +136,9 @@ func (q *fakeQP) Query() (hostverbs.QPAttr, error) {
 }
 
 func (q *fakeQP) Destroy() error {
+	if q.onDestroy != nil {
+		q.onDestroy()
+	}
 	if err := q.c.end("QP.Destroy", q, &q.users); err != nil {
 		return err
 	}

@@ -127,15 +127,20 @@ func TestAMemoryFaultResetsItsOwnerOnly(t *testing.T) {
 			_, err := q.engine.h.PullRecv(&hostverbs.RecvWR{})
 			wantErrno(t, err, unix.EFAULT)
 		},
-		"an event while the engine works": func(_ *testing.T, r *rig, g *guest, q *guestQP, _ *guestCQ) {
+		"an event while the engine works": func(t *testing.T, r *rig, g *guest, q *guestQP, _ *guestCQ) {
 			// The event ring lies in the memory that is gone.
 			g.notifier.onAsync = func() { g.store(q.pageOf()) }
+			returned := false
 			r.engine.onProgress(func(int64) (bool, int64) {
 				q.engine.h.Event(hostverbs.EventCommEst)
+				returned = true
 				return true, 0
 			})
 			r.step()
 			r.engine.onProgress(nil)
+			if !returned {
+				t.Error("the fault came out in the middle of the engine's work")
+			}
 		},
 		"the engine's own access": func(_ *testing.T, r *rig, g *guest, q *guestQP, _ *guestCQ) {
 			r.engine.onProgress(func(int64) (bool, int64) { g.store(q.pageOf()); return true, 0 })

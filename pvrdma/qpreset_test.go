@@ -122,10 +122,27 @@ func TestAResetThatIsRefusedFailsTheBrokenQueuePairAfterAll(t *testing.T) {
 	q.store32(q.at(txProdTail), 0xffffffff)
 	q.ring(userPage, abi.UARQPSend)
 	r.engine.refuseWith("Modify", errBadIndex)
+	q.engine.afterModify = func() { r.settle() } // the worker runs while the command does
 	if _, err := g.exec(q.modifyReq(hostverbs.StateReset)); err == nil {
 		t.Fatal("the reset was not refused")
 	}
+	q.engine.afterModify = nil
 	r.engine.refuseWith("Modify", nil)
+	r.settle()
+	if q.engine.failed() != 1 {
+		t.Errorf("failed %d times, want once", q.engine.failed())
+	}
+}
+
+func TestAQueuePairThatLostItsCompletionQueueInResetFailsWhenItLeaves(t *testing.T) {
+	r, g, q, c := polledCQ(t, 8)
+	q.reset()
+	g.must(&abi.CmdDestroyCQReq{Hdr: hdr(abi.CmdDestroyCQ), CQHandle: c.handle}, nil)
+	r.settle()
+	if q.engine.failed() != 0 {
+		t.Error("a queue pair in RESET has failed")
+	}
+	q.modify(hostverbs.StateInit)
 	r.settle()
 	if q.engine.failed() != 1 {
 		t.Errorf("failed %d times, want once", q.engine.failed())

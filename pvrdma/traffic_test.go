@@ -214,3 +214,19 @@ func TestAResetDeviceStartsAnew(t *testing.T) {
 		t.Errorf("the first handle is %d, was %d", q2.handle, q.handle)
 	}
 }
+
+func TestDoorbellsFromBeforeAResetAreForgotten(t *testing.T) {
+	r := newRig(t)
+	g := r.trappingGuest()
+	q, _ := g.rcQP(userPage, 8)
+	q.ring(userPage, abi.UARQPSend) // and the worker makes no pass
+	if err := g.dev.Reset(); err != nil {
+		t.Fatal(err)
+	}
+	g.activate()
+	before := g.dev.Counters().Doorbells
+	r.settle()
+	if n := g.dev.Counters().Doorbells - before; n != 0 {
+		t.Errorf("%d doorbells of the time before were served", n)
+	}
+}
