@@ -55,10 +55,11 @@ type guest struct {
 	observer *telemetry.Guest
 }
 
-// faultObserver counts and logs that a guest's memory failed under the engine.
+// faultObserver has the guest reset whose memory failed under the engine, and counts and logs it.
 type faultObserver struct {
-	// guests is written before the engine has any context.
+	// guests and worker are written before the engine has any context.
 	guests map[string]*telemetry.Guest
+	worker *pvrdma.Worker
 }
 
 // MemoryFault implements soft.Observer.
@@ -66,6 +67,7 @@ func (o *faultObserver) MemoryFault(err *guestmem.FaultError) {
 	if g := o.guests[err.Owner]; g != nil {
 		g.Observe(pvrdma.GuestError{Guest: pvrdma.Guest{Name: err.Owner}, Reason: pvrdma.BadMemory, Err: err})
 	}
+	o.worker.MemoryFault(err)
 }
 
 // openDaemon opens the engine and all sockets. If one cannot be opened, all are closed, and the error names it.
@@ -88,6 +90,7 @@ func openDaemon(c *config.Config, fd int, log *telemetry.Log) (_ *daemon, err er
 	if d.worker, err = pvrdma.NewWorker(pvrdma.WorkerConfig{Provider: d.engine, Domain: domain, Spin: spin}); err != nil {
 		return nil, unavailable("engine %s: %w", engineName, err)
 	}
+	d.observer.worker = d.worker
 	d.alive = telemetry.NewProbe("the worker", func() { d.worker.Do(func() {}) })
 	for i := range c.Guests {
 		if err = d.openGuest(&c.Guests[i], fd, domain); err != nil {

@@ -9,9 +9,6 @@ import (
 	"github.com/pvrdmad/pvrdmad/hostverbs"
 )
 
-// probeBytes is the piece in which memory is read to find out which side of a copy failed.
-const probeBytes = 4096
-
 // move copies the next slice of the message, and adds its bytes to spent. Keys are looked up for every piece, since
 // regions may have been deregistered between two slices.
 func (q *qp) move(p *qp, wr *hostverbs.SendWR, spent *uint64) hostverbs.WCStatus {
@@ -92,7 +89,8 @@ func (q *qp) copySpan(p *qp, wr *hostverbs.SendWR, near, far span, n uint64, pul
 	if errors.As(err, &fault) {
 		q.pl.fault(fault)
 	}
-	if q.nearFailed(near, far, n, fault, pull) {
+	var side *guestmem.CopyError
+	if errors.As(err, &side) && side.Dst == pull {
 		return hostverbs.WCLocProtErr
 	}
 	if isSend(wr.Opcode) {
@@ -101,45 +99,4 @@ func (q *qp) copySpan(p *qp, wr *hostverbs.SendWR, near, far span, n uint64, pul
 	}
 	_, status := p.nak(hostverbs.EventQPFatal, hostverbs.WCRemOpErr)
 	return status
-}
-
-// nearFailed says whether it was the requester's memory that made a copy fail. Where the error does not tell, because
-// both sides are the same guest's or nothing was touched yet, reading both sides does.
-func (q *qp) nearFailed(near, far span, n uint64, fault *guestmem.FaultError, pull bool) bool {
-	if fault != nil {
-		nearSpace, farSpace := spaceOf(near.mem), spaceOf(far.mem)
-		if nearSpace != farSpace {
-			return fault.Space == nearSpace
-		}
-	}
-	switch {
-	case !q.pl.readable(near, n):
-		return true
-	case !q.pl.readable(far, n):
-		return false
-	}
-	return pull // both can be read, so the destination cannot be written
-}
-
-// spaceOf returns the guest that memory belongs to.
-func spaceOf(m guestmem.Memory) *guestmem.Space {
-	switch m := m.(type) {
-	case *guestmem.Space:
-		return m
-	case *guestmem.Pages:
-		return m.Space()
-	}
-	return nil
-}
-
-// readable says whether n bytes can be read. n is at most a slice.
-func (pl *poller) readable(s span, n uint64) bool {
-	for done := uint64(0); done < n; {
-		b := pl.scratch[:min(n-done, probeBytes)]
-		if guestmem.CopyOut(b, s.mem, s.off+done) != nil {
-			return false
-		}
-		done += uint64(len(b))
-	}
-	return true
 }

@@ -44,10 +44,9 @@ type poller struct {
 	gids     map[hostverbs.GID]*context
 	gidEpoch uint32
 	// active are the queue pairs with something to do.
-	active  turns
-	timers  *timerwheel.Wheel
-	count   counts
-	scratch [probeBytes]byte
+	active turns
+	timers *timerwheel.Wheel
+	count  counts
 }
 
 func newPoller(e *Engine, o hostverbs.Owner) *poller {

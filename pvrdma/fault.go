@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pvrdma
+
+import "github.com/pvrdmad/pvrdmad/guestmem"
+
+// MemoryFault says that a guest's memory failed while an engine copied to or from it, perhaps for another guest: the
+// device of the guest that owns the memory is reset. An engine's observer calls it, on the worker's thread.
+func (w *Worker) MemoryFault(err *guestmem.FaultError) { w.blame(err) }
