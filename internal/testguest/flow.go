@@ -21,9 +21,10 @@ type Flow struct {
 
 	stop chan struct{}
 	wg   sync.WaitGroup
-	// count and err are written by the flow and read after it has ended.
-	count uint64
-	err   error
+	// count, longest and err are written by the flow and read after it has ended.
+	count   uint64
+	longest time.Duration
+	err     error
 }
 
 // StartFlow starts messages. The endpoints are connected and not used by anybody else.
@@ -36,9 +37,11 @@ func StartFlow(from, to *Endpoint, size int, pause time.Duration) *Flow {
 				return
 			case <-time.After(f.Pause):
 			}
+			began := time.Now()
 			if f.err = f.message(); f.err == nil {
 				f.count++
 			}
+			f.longest = max(f.longest, time.Since(began))
 		}
 	})
 	return f
@@ -50,6 +53,9 @@ func (f *Flow) Stop() (uint64, error) {
 	f.wg.Wait()
 	return f.count, f.err
 }
+
+// Longest is the time that the slowest message took. The flow has been stopped.
+func (f *Flow) Longest() time.Duration { return f.longest }
 
 // message sends the next message by SEND and checks its bytes.
 func (f *Flow) message() error {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,7 +18,8 @@ import (
 // storm is requests of one endpoint that go on until one fails: several are always under way, and no two in a row carry
 // the same bytes.
 type storm struct {
-	wg sync.WaitGroup
+	wg   sync.WaitGroup
+	quit atomic.Bool
 	// first is the status of the first completion that failed, err what else ended the storm; written by the storm.
 	first uint32
 	err   error
@@ -46,7 +48,7 @@ func startStorm(from *testguest.Endpoint, peer testguest.Address) *storm {
 			}
 		}
 		for i := stormDepth; ; i++ {
-			wc, err := from.SendCQ.Wait(verbs.Polled, testguest.Patience)
+			wc, err := s.wait(from.SendCQ)
 			if err != nil {
 				s.err = err
 				return
@@ -61,6 +63,16 @@ func startStorm(from *testguest.Endpoint, peer testguest.Address) *storm {
 		}
 	})
 	return s
+}
+
+// wait waits for a completion, or until the storm is called off.
+func (s *storm) wait(cq *verbs.CQ) (wc verbs.WC, err error) {
+	for began := time.Now(); ; {
+		wc, err = cq.Wait(verbs.Polled, settle)
+		if !errors.Is(err, unix.ETIMEDOUT) || s.quit.Load() || time.Since(began) > testguest.Patience {
+			return wc, err
+		}
+	}
 }
 
 // ended waits for the storm's end and wants its status.
