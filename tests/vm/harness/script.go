@@ -7,8 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"strings"
 	"sync"
 	"time"
@@ -184,63 +182,4 @@ func tail(r Result) string {
 		text = "..." + text[len(text)-keep:]
 	}
 	return "; it wrote:\n" + text
-}
-
-// Put writes a file in the guest.
-func (g *Guest) Put(ctx context.Context, path string, mode fs.FileMode, from io.Reader) error {
-	s := &stream{deliver: func(agentproto.Kind, []byte) {}, exit: make(chan agentproto.Exit, 1)}
-	b := g.link.current()
-	request := agentproto.File{Path: path, Mode: uint32(mode.Perm())}
-	id, err := g.link.open(b, agentproto.KindPut, agentproto.Encode(request), s)
-	buf := make([]byte, agentproto.MaxPayload)
-	for err == nil {
-		n, readErr := from.Read(buf)
-		if n > 0 {
-			err = g.link.send(b, id, agentproto.KindData, buf[:n])
-		}
-		if errors.Is(readErr, io.EOF) {
-			break
-		}
-		err = errors.Join(err, readErr, context.Cause(ctx))
-	}
-	if err == nil {
-		err = g.link.send(b, id, agentproto.KindEnd, nil)
-	}
-	return g.waitFile(ctx, "put", path, b, id, s, err)
-}
-
-// Get copies a file out of the guest.
-func (g *Guest) Get(ctx context.Context, path string, to io.Writer) error {
-	var writeErr error // written by the link's reader before it sends the exit
-	s := &stream{exit: make(chan agentproto.Exit, 1), deliver: func(_ agentproto.Kind, p []byte) {
-		if writeErr == nil {
-			_, writeErr = to.Write(p)
-		}
-	}}
-	b := g.link.current()
-	id, err := g.link.open(b, agentproto.KindGet, agentproto.Encode(agentproto.File{Path: path}), s)
-	if err := g.waitFile(ctx, "get", path, b, id, s, err); err != nil {
-		return err
-	}
-	return writeErr
-}
-
-func (g *Guest) waitFile(ctx context.Context, op, path string, b *boot, id uint32, s *stream, err error) error {
-	if err == nil {
-		select {
-		case exit := <-s.exit:
-			if exit.Err != "" {
-				err = errors.New(exit.Err)
-			}
-		case <-b.over:
-			err = b.err
-		case <-ctx.Done():
-			err = context.Cause(ctx)
-		}
-	}
-	g.link.forget(b, id)
-	if err != nil {
-		return fmt.Errorf("guest %s: %s %s: %w", g.config.Name, op, path, err)
-	}
-	return nil
 }
