@@ -26,6 +26,8 @@ type Options struct {
 	// MAC and IP are those of the vmxnet3 beside the device; the GIDs come from them. A zero IP has no GID.
 	MAC [6]byte
 	IP  [4]byte
+	// MADReceives is how many receives QP 1 gets at boot. 0 is 512, as many as Linux posts.
+	MADReceives int
 	// ProbeOnly leaves the device unregistered: no GIDs, no QP 1.
 	ProbeOnly bool
 }
@@ -114,7 +116,7 @@ func (m *Machine) register() error {
 			return err
 		}
 	}
-	if m.GSI, err = verbs.StartGSI(m.Kernel); err != nil {
+	if m.GSI, err = verbs.StartGSI(m.Kernel, m.o.MADReceives); err != nil {
 		return fmt.Errorf("start QP 1: %w", err)
 	}
 	m.Dev.Registered()

@@ -78,6 +78,7 @@ func startDaemon(t *testing.T, mode string, extra ...string) *daemon {
 		t.Fatal(err)
 	}
 	d.cmd = exec.Command(daemonPath, "serve", "--config", config)
+	d.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0") // the race detector would wait a second at the end
 	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
 	if err := d.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -143,12 +144,13 @@ func (d *daemon) alive() {
 	}
 }
 
-// guestOptions are those of guest a or b. Their memory is scattered, so that nothing lies side by side by accident.
+// guestOptions are those of guest a or b. Their memory is scattered, so that nothing lies side by side by accident. They
+// post few receives at boot, each of which is a message, since they boot often.
 func guestOptions(name string) testguest.Options {
 	n := name[0] - 'a' + 1
 	return testguest.Options{
 		Memory: ram.Options{Size: 32 << 20, Scatter: true, Seed: uint64(n)},
-		MAC:    [6]byte{2, 0, 0, 0, 0, n}, IP: [4]byte{10, 0, 0, n},
+		MAC:    [6]byte{2, 0, 0, 0, 0, n}, IP: [4]byte{10, 0, 0, n}, MADReceives: 4,
 	}
 }
 

@@ -17,19 +17,21 @@ type failure struct {
 	a, b testguest.Shape
 	tune func(g *testguest.Guest, t *verbs.Tuning)
 	// request makes the request. It may post receives and break things before.
-	request func(t *testing.T, a, b *testguest.Endpoint) verbs.SendWR
+	request requester
 	// status is a's, stateB is where b's queue pair is afterwards.
 	status, stateB string
 	// recv is the status of b's receive, event is b's asynchronous event, "" if there is none.
 	recv, event string
 }
 
-func write(off int, change func(*verbs.SendWR)) func(*testing.T, *testguest.Endpoint, *testguest.Endpoint) verbs.SendWR {
+// requester makes a request of a to b.
+type requester func(t *testing.T, a, b *testguest.Endpoint) verbs.SendWR
+
+func write(off int, change func(*verbs.SendWR)) requester {
 	return request("RDMA_WRITE", off, change)
 }
 
-func request(op string, off int, change func(*verbs.SendWR)) func(*testing.T, *testguest.Endpoint,
-	*testguest.Endpoint) verbs.SendWR {
+func request(op string, off int, change func(*verbs.SendWR)) requester {
 	return func(_ *testing.T, a, b *testguest.Endpoint) verbs.SendWR {
 		wr := a.Op(op, b.Address(), off, 256)
 		change(&wr)
@@ -81,7 +83,8 @@ func remoteFailures() []failure {
 			},
 		},
 		{
-			name: "the key of the guest kernel's whole memory", request: func(_ *testing.T, a, b *testguest.Endpoint) verbs.SendWR {
+			name: "the key of the guest kernel's whole memory",
+			request: func(_ *testing.T, a, b *testguest.Endpoint) verbs.SendWR {
 				wr := a.Op("RDMA_READ", b.Address(), 0, 256)
 				wr.RemoteAddr, wr.RKey = b.P.G.RAM.Regions()[0].Addr, b.P.G.GSI.PD.DMA.RKey
 				return wr
@@ -101,7 +104,10 @@ func remoteFailures() []failure {
 				return wr
 			},
 		},
-		{name: "a write to memory that allows reads", b: testguest.Shape{Access: 1 | 4}, request: write(0, func(*verbs.SendWR) {})},
+		{
+			name: "a write to memory that allows reads", b: testguest.Shape{Access: 1 | 4},
+			request: write(0, func(*verbs.SendWR) {}),
+		},
 		{
 			name: "a read of memory that allows writes", b: testguest.Shape{Access: 1 | 2},
 			request: request("RDMA_READ", 0, func(*verbs.SendWR) {}),
@@ -151,7 +157,8 @@ func localFailures() []failure {
 		{name: "a local address that wraps", request: write(0, func(wr *verbs.SendWR) { wr.SGE[0].Addr = ^uint64(0) - 10 })},
 		{name: "an inline flag and no key", request: write(0, func(wr *verbs.SendWR) { wr.Flags |= 8; wr.SGE[0].LKey = 0 })},
 		{
-			name: "a local key of another protection domain", request: func(t *testing.T, a, b *testguest.Endpoint) verbs.SendWR {
+			name: "a local key of another protection domain",
+			request: func(t *testing.T, a, b *testguest.Endpoint) verbs.SendWR {
 				mr := otherKey(t, a)
 				wr := a.Op("RDMA_WRITE", b.Address(), 0, 256)
 				wr.SGE = []verbs.SGE{mr.SGE(0, 256)}
@@ -191,8 +198,7 @@ func localFailures() []failure {
 }
 
 func receiveFailures() []failure {
-	into := func(change func(b *testguest.Endpoint, wr *verbs.RecvWR)) func(*testing.T, *testguest.Endpoint,
-		*testguest.Endpoint) verbs.SendWR {
+	into := func(change func(b *testguest.Endpoint, wr *verbs.RecvWR)) requester {
 		return func(t *testing.T, a, b *testguest.Endpoint) verbs.SendWR {
 			recv := verbs.RecvWR{WRID: 77, SGE: []verbs.SGE{b.MR.SGE(0, 256)}}
 			change(b, &recv)

@@ -88,12 +88,13 @@ func TestACompletionQueueThatLiesIsRefused(t *testing.T) {
 	n := d.neighbour()
 	r := newGround(t, d)
 	type P = driver.CQParams
+	over := 2 * r.g.Dev.Caps().Get32("max_cqe")
 	lies := map[string]lie[P]{
 		"no entries":              {func(p *P) { p.CQE = 0 }, unix.EINVAL},
 		"entries not a power":     {func(p *P) { p.CQE = 63 }, unix.EINVAL},
 		"2^31 entries":            {func(p *P) { p.CQE = 1 << 31 }, unix.EINVAL},
 		"2^32-1 entries":          {func(p *P) { p.CQE = 1<<32 - 1 }, unix.EINVAL},
-		"entries beyond the cap":  {func(p *P) { p.CQE = 2 * r.g.Dev.Caps().Get32("max_cqe"); p.Chunks = 1 << 18 }, unix.EINVAL},
+		"entries beyond the cap":  {func(p *P) { p.CQE, p.Chunks = over, 1<<18 }, unix.EINVAL},
 		"no pages":                {func(p *P) { p.Chunks = 0 }, unix.EINVAL},
 		"a page of indices alone": {func(p *P) { p.Chunks = 1 }, unix.EINVAL},
 		"too few pages":           {func(p *P) { p.CQE = 128; p.Chunks = 2 }, unix.EINVAL},
@@ -127,6 +128,8 @@ func addDirLies[P any](r *ground, lies map[string]lie[P], set func(p *P, dir uin
 		spoil(dir)
 		return dir.Addr()
 	}
+	spoiledPage := func(addr uint64) uint64 { return spoiled(func(d *driver.PageDir) { d.SetPage(1, addr) }) }
+	spoiledTable := func(addr uint64) uint64 { return spoiled(func(d *driver.PageDir) { d.SetTable(0, addr) }) }
 	last := r.g.RAM.Regions()[1]
 	for name, c := range map[string]struct {
 		addr uint64
@@ -137,16 +140,16 @@ func addDirLies[P any](r *ground, lies map[string]lie[P], set func(p *P, dir uin
 		"a directory in a hole":          {3 << 30, unix.EFAULT},
 		"a directory beyond memory":      {last.Addr + last.Size, unix.EFAULT},
 		"a directory at the end of time": {1<<64 - ram.PageSize, unix.EFAULT},
-		"a table of 0":                   {spoiled(func(d *driver.PageDir) { d.SetTable(0, 0) }), unix.EINVAL},
-		"a table in a hole":              {spoiled(func(d *driver.PageDir) { d.SetTable(0, 3<<30) }), unix.EFAULT},
-		"a table off its page":           {spoiled(func(d *driver.PageDir) { d.SetTable(0, last.Addr+1) }), unix.EINVAL},
+		"a table of 0":                   {spoiledTable(0), unix.EINVAL},
+		"a table in a hole":              {spoiledTable(3 << 30), unix.EFAULT},
+		"a table off its page":           {spoiledTable(last.Addr + 1), unix.EINVAL},
 		"a first page of 0":              {spoiled(func(d *driver.PageDir) { d.SetPage(0, 0) }), unix.EINVAL},
-		"a page of 0":                    {spoiled(func(d *driver.PageDir) { d.SetPage(1, 0) }), unix.EINVAL},
-		"a page in a hole":               {spoiled(func(d *driver.PageDir) { d.SetPage(1, 3<<30) }), unix.EFAULT},
-		"a page off its page":            {spoiled(func(d *driver.PageDir) { d.SetPage(1, last.Addr+4) }), unix.EINVAL},
-		"a page at the end of time":      {spoiled(func(d *driver.PageDir) { d.SetPage(1, 1<<64-ram.PageSize) }), unix.EFAULT},
-		"a page beyond memory":           {spoiled(func(d *driver.PageDir) { d.SetPage(1, last.Addr+last.Size) }), unix.EFAULT},
-		"one page many times":            {spoiled(func(d *driver.PageDir) { d.SetPage(1, last.Addr) }), 0},
+		"a page of 0":                    {spoiledPage(0), unix.EINVAL},
+		"a page in a hole":               {spoiledPage(3 << 30), unix.EFAULT},
+		"a page off its page":            {spoiledPage(last.Addr + 4), unix.EINVAL},
+		"a page at the end of time":      {spoiledPage(1<<64 - ram.PageSize), unix.EFAULT},
+		"a page beyond memory":           {spoiledPage(last.Addr + last.Size), unix.EFAULT},
+		"one page many times":            {spoiledPage(last.Addr), 0},
 	} {
 		lies[name] = lie[P]{func(p *P) { set(p, c.addr) }, c.want}
 	}

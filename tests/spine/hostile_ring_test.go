@@ -304,7 +304,8 @@ func TestMemoryThatIsTruncatedResetsItsGuestAlone(t *testing.T) {
 		}
 		a := testguest.Adopt(t, m)
 		p := n.flow.From.P
-		x, y := a.Open().Endpoint(testguest.Shape{Bytes: 4 * stormSize}), p.Endpoint(testguest.Shape{Bytes: 4 * stormSize, Depth: 32})
+		shape := testguest.Shape{Bytes: 4 * stormSize, Depth: 32}
+		x, y := a.Open().Endpoint(shape), p.Endpoint(shape)
 		testguest.Connect(x, y)
 		s := startStorm(y, x.Address())
 		wantMoving(t, x.MR.Mem)

@@ -60,8 +60,12 @@ func TestIdleGuestsCostLittleAndWakeSoon(t *testing.T) {
 		before := d.cpuTime(t)
 		const idle = time.Second
 		time.Sleep(idle)
-		if used := d.cpuTime(t) - before; used > idle/20 {
-			t.Errorf("the daemon used %v of %v with two idle guests, want 1 %%", used, idle)
+		limit := idle / 20 // the aim is 1 %, in ticks of 10 ms on a busy machine
+		if raceEnabled {
+			limit = idle / 5
+		}
+		if used := d.cpuTime(t) - before; used > limit {
+			t.Errorf("the daemon used %v of %v with two idle guests, want at most %v", used, idle, limit)
 		}
 		for range 5 {
 			time.Sleep(50 * time.Millisecond)

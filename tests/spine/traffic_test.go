@@ -90,7 +90,8 @@ func (p pipeline) receive() error {
 			return fmt.Errorf("receive %d completes as %+v: %w", i, wc, unix.EIO)
 		}
 		at := (inFlight + i%inFlight) * p.size
-		if err := (testguest.Pattern{Seed: uint64(p.size), Iteration: uint64(i)}).Check(p.to.MR.Mem[at:][:p.size]); err != nil {
+		want := testguest.Pattern{Seed: uint64(p.size), Iteration: uint64(i)}
+		if err := want.Check(p.to.MR.Mem[at:][:p.size]); err != nil {
 			return fmt.Errorf("message %d: %w", i, err)
 		}
 		if i+inFlight < p.n {
@@ -144,7 +145,8 @@ func runPipelines(t *testing.T, pipes ...pipeline) {
 // A receiver that cannot keep up is waited for, however small its queue.
 func TestAReceiverWithOnePlaceGetsAllMessages(t *testing.T) {
 	eachMode(t, func(t *testing.T, d *daemon) {
-		a, b := d.guest("a").Open().Endpoint(testguest.Shape{Depth: 64}), d.guest("b").Open().Endpoint(testguest.Shape{Depth: 1})
+		a := d.guest("a").Open().Endpoint(testguest.Shape{Depth: 64})
+		b := d.guest("b").Open().Endpoint(testguest.Shape{Depth: 1})
 		testguest.Connect(a, b)
 		var ids []uint64
 		for i := range 40 {

@@ -35,8 +35,9 @@ type GSI struct {
 	send *ram.Buffer
 }
 
-// StartGSI makes QP 1 as the kernel does when a device registers: every step is a command or a doorbell.
-func StartGSI(c *Context) (*GSI, error) {
+// StartGSI makes QP 1 as the kernel does when a device registers: every step is a command or a doorbell. It posts 512
+// receives as the kernel does, or fewer if recvs says so and is not 0.
+func StartGSI(c *Context, recvs int) (*GSI, error) {
 	pd, err := c.AllocPD()
 	if err != nil {
 		return nil, err
@@ -58,13 +59,16 @@ func StartGSI(c *Context) (*GSI, error) {
 	if g.QP.QPN == 0 {
 		return nil, fmt.Errorf("the GSI queue pair has number 0, the MAD layer drops all it gets: %w", unix.EPROTO)
 	}
-	if err := g.start(); err != nil {
+	if recvs == 0 {
+		recvs = madRecvWR
+	}
+	if err := g.start(recvs); err != nil {
 		return nil, err
 	}
 	return g, nil
 }
 
-func (g *GSI) start() (err error) {
+func (g *GSI) start(recvs int) (err error) {
 	for _, a := range []Attr{
 		g.QP.Attr().WithState("INIT").With("PKEY_INDEX", "pkey_index", 0).With("QKEY", "qkey", gsiQKey),
 		g.QP.Attr().WithState("RTR"),
@@ -84,7 +88,7 @@ func (g *GSI) start() (err error) {
 	if g.recv, err = r.Buffer(madRecvWR * madPiece); err != nil {
 		return err
 	}
-	for i := range madRecvWR { // one doorbell for each, as at boot
+	for i := range recvs { // one doorbell for each, as at boot
 		if err := g.post(i); err != nil {
 			return err
 		}

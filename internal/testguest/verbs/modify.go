@@ -121,7 +121,7 @@ func (q *QP) Query() (layout.View, error) {
 	return v, nil
 }
 
-// ToInit, ToRTR and ToRTS take an RC queue pair through the states of a connection.
+// ToInit takes an RC queue pair from RESET to INIT.
 func (q *QP) ToInit(t Tuning) error {
 	return q.Modify(q.Attr().WithState("INIT").With("PKEY_INDEX", "pkey_index", 0).With("PORT", "port_num", 1).
 		With("ACCESS_FLAGS", "qp_access_flags", uint64(t.Access)))
