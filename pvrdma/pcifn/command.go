@@ -41,14 +41,15 @@ func (s *session) takeRequest() {
 // its errno taken from the response; all others fail by the ERR register, and by an acknowledgement that is not theirs in
 // case another register write of the guest has set ERR meanwhile.
 func (s *session) execute() {
-	cmd, _ := abi.PeekCmd(s.request[:]) // the slot holds a header
+	var asked abi.CmdHeader
+	_ = asked.Decode(s.request[:]) // the slot holds a header
 	err := s.guarded(func() error { return s.dev.Exec(&s.request, &s.response) })
 	s.regs.err = 0
 	if err != nil {
 		errno := errnoOf(err)
-		h := abi.RespHeader{Err: uint8(errno)}
-		if cmd == abi.CmdModifyQP {
-			h.Ack = cmd.Ack()
+		h := abi.RespHeader{Response: asked.Response, Err: uint8(errno)}
+		if asked.Cmd == abi.CmdModifyQP {
+			h.Ack = asked.Cmd.Ack()
 		} else {
 			s.regs.err = uint32(errno)
 		}
