@@ -69,7 +69,11 @@ func (f *Function) Attached() bool { return f.device.Load() != nil }
 
 // Open makes the device for a client. It is vfiouser.Config.Open.
 func (f *Function) Open(s *vfiouser.Session) (vfiouser.Device, error) {
-	return f.open(func(vector abi.IntrVector) { s.Trigger(vfiouser.IRQMSIX, uint32(vector)) })
+	dev, err := f.open(func(vector abi.IntrVector) { s.Trigger(vfiouser.IRQMSIX, uint32(vector)) })
+	if err != nil {
+		return nil, err // and not a Device that holds a nil pointer
+	}
+	return dev, nil
 }
 
 func (f *Function) open(interrupt func(abi.IntrVector)) (*session, error) {
