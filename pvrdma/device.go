@@ -163,9 +163,8 @@ func (d *Device) Reset() error {
 		d.engine = nil
 		d.dropDoorbells()
 	})
-	err := engine.Close()
-	d.worker.Do(d.releaseAll)
-	return err
+	defer d.worker.Do(d.releaseAll) // also if the engine panics: nothing of this guest may be left for the next start
+	return engine.Close()
 }
 
 // releaseAll forgets all objects. The engine has let go of them. Runs inside Worker.Do.

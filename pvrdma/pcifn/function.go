@@ -144,6 +144,7 @@ func (s *session) toIdle(cause pvrdma.ResetCause, why error) {
 	was := s.dev.Active()
 	err := s.dev.Reset()
 	s.events.stop(s.cfg.Worker)
+	err := s.resetDevice()
 	s.dsr = loadedDSR{}
 	s.requested, s.rung.valid = false, false
 	if err == nil {
@@ -152,6 +153,12 @@ func (s *session) toIdle(cause pvrdma.ResetCause, why error) {
 	if was && s.observer != nil {
 		s.observer.Observe(pvrdma.WasReset{Guest: pvrdma.Guest{Name: s.name()}, Cause: cause, Err: err})
 	}
+// resetDevice resets the device and lets go of the event rings, also if the engine panics.
+func (s *session) resetDevice() error {
+	defer s.events.stop(s.cfg.Worker)
+	return s.dev.Reset()
+}
+
 }
 
 // Reset implements vfiouser.Device.
