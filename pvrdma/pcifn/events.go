@@ -30,6 +30,8 @@ type eventRings struct {
 	// often it was to be notified.
 	waiting  []uint64
 	nwaiting int
+	// incarnation counts the rings that were started, so that a failure of the time before is told apart.
+	incarnation uint64
 }
 
 var _ pvrdma.Notifier = (*eventRings)(nil)
@@ -58,6 +60,7 @@ func (e *eventRings) start(w *pvrdma.Worker, async, cq *guestmem.Pages) error {
 	}
 	w.Do(func() {
 		e.async, e.cq = a, c
+		e.incarnation++
 		e.waiting, e.nwaiting = make([]uint64, e.s.dev.Caps().MaxCQ/64+1), 0
 	})
 	return nil
@@ -175,10 +178,13 @@ func (e *eventRings) flushed(put bool) bool {
 	return e.nwaiting == 0 || e.cq.broken
 }
 
-// Failed implements pvrdma.Notifier.
+// Failed implements pvrdma.Notifier. It runs on the worker's thread or with the session's mutex held.
 func (e *eventRings) Failed(err error) {
-	s := e.s
-	s.failures.Go(func() { s.failed(err) })
+	s, incarnation := e.s, e.incarnation
+	s.failures.Go(func() {
+		defer s.survive(err)
+		s.failed(incarnation, err)
+	})
 }
 
 // raise raises an interrupt unless the driver has masked them all. Any goroutine.

@@ -142,23 +142,21 @@ func (s *session) violation(r pvrdma.GuestErrorReason, err error) {
 // guest's memory any more.
 func (s *session) toIdle(cause pvrdma.ResetCause, why error) {
 	was := s.dev.Active()
-	err := s.dev.Reset()
-	s.events.stop(s.cfg.Worker)
-	err := s.resetDevice()
 	s.dsr = loadedDSR{}
 	s.requested, s.rung.valid = false, false
+	err := s.resetDevice()
 	if err == nil {
 		err = why
 	}
 	if was && s.observer != nil {
 		s.observer.Observe(pvrdma.WasReset{Guest: pvrdma.Guest{Name: s.name()}, Cause: cause, Err: err})
 	}
+}
+
 // resetDevice resets the device and lets go of the event rings, also if the engine panics.
 func (s *session) resetDevice() error {
 	defer s.events.stop(s.cfg.Worker)
 	return s.dev.Reset()
-}
-
 }
 
 // Reset implements vfiouser.Device.
@@ -202,15 +200,38 @@ func (s *session) free() {
 }
 
 // failed handles a device that cannot go on. The guest is told by an event, if its memory still takes one, and finds the
-// device as after a reset.
-func (s *session) failed(err error) {
+// device as after a reset. A failure of an incarnation that is over is no news.
+func (s *session) failed(incarnation uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || !s.dev.Active() {
+	if s.closed || !s.dev.Active() || s.events.incarnation != incarnation {
 		return
 	}
+	s.tellFatal()
 	s.toIdle(pvrdma.ResetByFault, err)
 	s.regs.err = uint32(unix.EIO)
+}
+
+// fatalPort is the port that the driver reports a fatal event for, whatever the event says.
+const fatalPort = 1
+
+// tellFatal tells the guest that its device is gone. A fault in there is the one that is being handled.
+func (s *session) tellFatal() {
+	s.cfg.Worker.Do(func() {
+		var fault error
+		defer s.cfg.Domain.Recover(&fault)
+		s.events.AsyncEvent(abi.EventDeviceFatal, fatalPort)
+	})
+}
+
+// survive is deferred by the goroutine that handles a failure: a panic in there would end the daemon.
+func (s *session) survive(cause error) {
+	if r := recover(); r != nil && s.observer != nil {
+		s.observer.Observe(pvrdma.WasReset{
+			Guest: pvrdma.Guest{Name: s.name()}, Cause: pvrdma.ResetByFault,
+			Err: fmt.Errorf("reset after a failure (%w): %v", cause, r),
+		})
+	}
 }
 
 // MapDMA implements vfiouser.Device.
