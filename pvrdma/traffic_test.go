@@ -188,6 +188,22 @@ func TestResetReturnsTheEnginesError(t *testing.T) {
 	}
 }
 
+func TestAPanicOfTheEngineAtAResetLeavesNothingBehind(t *testing.T) {
+	r := newRig(t)
+	g := r.newGuest()
+	empty := g.books()
+	g.rcQP(userPage, 8)
+	r.engine.panicWith("Context.Close", "of the engine")
+	func() {
+		defer func() { _ = recover() }()
+		_ = g.dev.Reset()
+		t.Error("the panic did not reach the caller")
+	}()
+	r.engine.panicWith("Context.Close", nil)
+	g.activate()
+	g.sameBooks(empty)
+}
+
 func TestAResetDeviceStartsAnew(t *testing.T) {
 	r := newRig(t)
 	g := r.newGuest()
