@@ -312,7 +312,7 @@ func TestMemoryThatIsTruncatedResetsItsGuestAlone(t *testing.T) {
 
 		truncate(t, a)
 
-		s.wg.Wait()
+		s.join()
 		if s.err != nil || s.first == 0 {
 			t.Errorf("the peer's requests end with %s, error %v", a.L.ConstName("PVRDMA_WC_", s.first), s.err)
 		}

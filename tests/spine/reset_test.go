@@ -57,6 +57,10 @@ func startStorm(from *testguest.Endpoint, peer testguest.Address) *storm {
 				s.first = wc.Status
 				return
 			}
+			if s.quit.Load() {
+				s.err = errors.New("nothing failed")
+				return
+			}
 			if s.err = post(i); s.err != nil {
 				return
 			}
@@ -75,10 +79,17 @@ func (s *storm) wait(cq *verbs.CQ) (wc verbs.WC, err error) {
 	}
 }
 
+// join waits for the storm's end, but not for ever.
+func (s *storm) join() {
+	timer := time.AfterFunc(testguest.Patience, func() { s.quit.Store(true) })
+	defer timer.Stop()
+	s.wg.Wait()
+}
+
 // ended waits for the storm's end and wants its status.
 func (s *storm) ended(t *testing.T, from *testguest.Endpoint, status string) {
 	t.Helper()
-	s.wg.Wait()
+	s.join()
 	if s.err != nil || s.first != from.P.G.Const("PVRDMA_WC_"+status) {
 		t.Errorf("the storm ends with %s, error %v; want %s", from.P.G.L.ConstName("PVRDMA_WC_", s.first), s.err, status)
 	}
@@ -160,7 +171,7 @@ func TestNothingOfAGuestsMemoryChangesAfterItsDeviceWasStopped(t *testing.T) {
 				}
 				wantStill(t, name, memory)
 
-				s.wg.Wait() // b's requests fail: how depends on what was stopped
+				s.join() // b's requests fail: how depends on what was stopped
 				if s.err != nil {
 					t.Errorf("the peer: %v", s.err)
 				}
@@ -255,7 +266,7 @@ func TestACompletionQueueIsNotWrittenAfterItWasDestroyed(t *testing.T) {
 		}
 		wantStill(t, "DESTROY_CQ", state)
 		a.P.G.Reboot()
-		s.wg.Wait()
+		s.join()
 		d.exchangeAfter(a.P.G, b.P.G)
 	})
 }
