@@ -121,15 +121,17 @@ func (r *eventRing) fail(s *session, err error) bool {
 	return false
 }
 
-// AsyncEvent implements pvrdma.Notifier.
+// AsyncEvent implements pvrdma.Notifier. It interrupts the guest also for an event that finds no room: until its device is
+// registered the driver takes interrupts without reading events, and would never look at a ring again that filled up
+// meanwhile.
 func (e *eventRings) AsyncEvent(typ abi.EventType, info uint32) bool {
 	x := abi.EQE{Type: typ, Info: info}
 	x.Encode(e.async.buf[:])
-	if !e.async.put(e.s, abi.EQESize) {
-		return false
+	sent := e.async.put(e.s, abi.EQESize)
+	if e.async.pages != nil && !e.async.broken {
+		e.raise(abi.IntrVectorAsync)
 	}
-	e.raise(abi.IntrVectorAsync)
-	return true
+	return sent
 }
 
 // CQEvent implements pvrdma.Notifier.

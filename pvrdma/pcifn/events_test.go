@@ -49,8 +49,10 @@ func TestAFullAsynchronousRingLosesNewEventsAndKeepsOldOnes(t *testing.T) {
 	if n := d.sendAsync(0, 600); n != 512 {
 		t.Errorf("%d events found room, want 512", n)
 	}
-	if n := d.interrupts()[1]; n != 512 {
-		t.Errorf("%d interrupts, want 512", n)
+	// Each event that is lost is an interrupt nevertheless: until its device is registered the driver takes interrupts and
+	// reads no events, and would never look again at a ring that had filled up by then.
+	if n := d.interrupts()[1]; n != 600 {
+		t.Errorf("%d interrupts, want 600", n)
 	}
 	got := d.async.asyncs()
 	if len(got) != 512 || got[511].Info != 511 {
