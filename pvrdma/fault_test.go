@@ -142,6 +142,13 @@ func TestAMemoryFaultResetsItsOwnerOnly(t *testing.T) {
 				t.Error("the fault came out in the middle of the engine's work")
 			}
 		},
+		"a copy that the engine has made": func(t *testing.T, r *rig, _ *guest, q *guestQP, _ *guestCQ) {
+			var fault *guestmem.FaultError
+			if err := guestmem.CopyIn(q.pageOf(), 0, make([]byte, 8)); !errors.As(err, &fault) {
+				t.Fatalf("copied into memory that is gone: %v", err)
+			}
+			r.worker.MemoryFault(fault)
+		},
 		"the engine's own access": func(_ *testing.T, r *rig, g *guest, q *guestQP, _ *guestCQ) {
 			r.engine.onProgress(func(int64) (bool, int64) { g.store(q.pageOf()); return true, 0 })
 			r.step()
