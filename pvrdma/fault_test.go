@@ -4,6 +4,7 @@ package pvrdma
 
 import (
 	"errors"
+	"maps"
 	"testing"
 
 	"github.com/pvrdmad/pvrdmad/guestmem"
@@ -89,9 +90,12 @@ func onlyOneFails(t *testing.T, r *rig, broken, healthy *guest, hq *guestQP) {
 	}
 }
 
-// TestAMemoryFaultResetsItsOwnerOnly goes through all the ways by which the device comes to a guest's memory.
-func TestAMemoryFaultResetsItsOwnerOnly(t *testing.T) {
-	ways := map[string]func(t *testing.T, r *rig, g *guest, q *guestQP, c *guestCQ){
+// way is one of the ways by which the device comes to a guest's memory.
+type way func(t *testing.T, r *rig, g *guest, q *guestQP, c *guestCQ)
+
+// ownWays are those that the guest itself takes.
+func ownWays() map[string]way {
+	return map[string]way{
 		"a doorbell by message": func(_ *testing.T, r *rig, _ *guest, q *guestQP, _ *guestCQ) {
 			q.ring(0, abi.UARQPSend)
 			r.step()
@@ -117,6 +121,12 @@ func TestAMemoryFaultResetsItsOwnerOnly(t *testing.T) {
 			_, err := g.exec(q.modifyReq(hostverbs.StateErr))
 			wantErrno(t, err, unix.EIO)
 		},
+	}
+}
+
+// engineWays are those that the engine takes, perhaps for another guest.
+func engineWays() map[string]way {
+	return map[string]way{
 		"a completion of a send": func(t *testing.T, _ *rig, _ *guest, q *guestQP, _ *guestCQ) {
 			wantErrno(t, q.complete(hostverbs.WC{}), unix.EFAULT)
 		},
@@ -155,6 +165,11 @@ func TestAMemoryFaultResetsItsOwnerOnly(t *testing.T) {
 			r.engine.onProgress(nil)
 		},
 	}
+}
+
+func TestAMemoryFaultResetsItsOwnerOnly(t *testing.T) {
+	ways := ownWays()
+	maps.Copy(ways, engineWays())
 	for name, touch := range ways {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)

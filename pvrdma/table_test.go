@@ -75,7 +75,7 @@ func TestATableIsAQueueOfHandles(t *testing.T) {
 					r.Fatalf("full says %v with %d handles free", tab.full(), len(free))
 				}
 				if len(free) == 0 {
-					r.Skip()
+					return
 				}
 				x := new(int)
 				h := tab.add(x)
@@ -89,7 +89,7 @@ func TestATableIsAQueueOfHandles(t *testing.T) {
 			},
 			"remove": func(r *rapid.T) {
 				if len(live) == 0 {
-					r.Skip()
+					return
 				}
 				i := rapid.IntRange(0, len(live)-1).Draw(r, "which")
 				h := live[i]
