@@ -90,6 +90,14 @@ func TestTheDeviceWritesNothingButTheCapabilitiesBeforeItIsActive(t *testing.T) 
 		if err := m.Bind(); err != nil {
 			t.Fatal(err)
 		}
+		// What lies behind the shared region in its page is somebody else's.
+		tail, err := m.RAM.Bytes(m.Dev.DSRAddr()+uint64(m.L.Size("pvrdma_device_shared_region")), 1024)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range tail {
+			tail[i] = untouched
+		}
 		before := bytes.Clone(m.RAM.All())
 		if err := m.Dev.WriteDSR(m.Dev.DSRAddr()); err != nil { // an active device drops everything and loads anew
 			t.Fatal(err)

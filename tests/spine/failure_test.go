@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pvrdmad/pvrdmad/internal/testguest"
+	"github.com/pvrdmad/pvrdmad/internal/testguest/driver"
 	"github.com/pvrdmad/pvrdmad/internal/testguest/verbs"
 )
 
@@ -61,6 +62,31 @@ func otherKey(t *testing.T, e *testguest.Endpoint) *verbs.MR {
 	return mr
 }
 
+// atZero registers a page of a program under the addresses from 0 on, as any guest kernel may.
+func atZero(t *testing.T, e *testguest.Endpoint) driver.MR {
+	t.Helper()
+	pages, err := e.P.G.RAM.Pages(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := driver.NewPageDir(e.P.G.L, e.P.G.RAM, pages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := e.P.Dev.CreateMR(driver.MRParams{
+		Length: 4096, PDir: dir.Addr(), PD: e.PD.Handle, Access: e.P.G.RemoteAccess(), Chunks: 1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.P.Dev.DestroyMR(m.Handle); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
 func remoteFailures() []failure {
 	list := []failure{
 		{name: "a remote key that nobody has", request: write(0, func(wr *verbs.SendWR) { wr.RKey ^= 0x5a5a5a00 })},
@@ -87,6 +113,15 @@ func remoteFailures() []failure {
 			request: func(_ *testing.T, a, b *testguest.Endpoint) verbs.SendWR {
 				wr := a.Op("RDMA_READ", b.Address(), 0, 256)
 				wr.RemoteAddr, wr.RKey = b.P.G.RAM.Regions()[0].Addr, b.P.G.GSI.PD.DMA.RKey
+				return wr
+			},
+		},
+		{
+			name: "an address that wraps in a region at 0",
+			request: func(t *testing.T, a, b *testguest.Endpoint) verbs.SendWR {
+				m := atZero(t, b)
+				wr := a.Op("RDMA_WRITE", b.Address(), 0, 256)
+				wr.RemoteAddr, wr.RKey = 1<<64-100, m.RKey
 				return wr
 			},
 		},
@@ -232,6 +267,37 @@ func receiveFailures() []failure {
 	}
 }
 
+// The kernel's key for all memory is good on its own side only, also for its own queue pairs.
+func TestTheKeyOfAllMemoryIsNoRemoteKey(t *testing.T) {
+	eachMode(t, func(t *testing.T, d *daemon) {
+		pa, pb := d.guest("a").InKernel(), d.guest("b").InKernel()
+		for name, key := range map[string]func(b *testguest.Endpoint) uint32{
+			"its local key":  func(b *testguest.Endpoint) uint32 { return b.PD.DMA.LKey },
+			"its remote key": func(b *testguest.Endpoint) uint32 { return b.PD.DMA.RKey },
+		} {
+			a, b := pa.Endpoint(testguest.Shape{}), pb.Endpoint(testguest.Shape{})
+			testguest.Connect(a, b)
+			local := a.Op("RDMA_WRITE", b.Address(), 0, 0)
+			local.SGE = []verbs.SGE{{Addr: pa.G.RAM.Regions()[1].Addr, Length: 64, LKey: a.PD.DMA.LKey}}
+			a.Sent(a.Post(local), "SUCCESS") // its own side
+			wr := a.Op("RDMA_READ", testguest.Address{Addr: pb.G.RAM.Regions()[1].Addr, RKey: key(b)}, 0, 64)
+			wc, err := postAndWait(a, wr)
+			if err != nil || wc.Status != pa.G.Const("PVRDMA_WC_REM_ACCESS_ERR") {
+				t.Errorf("%s: status %d, error %v", name, wc.Status, err)
+			}
+			a.Destroy()
+			b.Destroy()
+		}
+	})
+}
+
+func postAndWait(e *testguest.Endpoint, wr verbs.SendWR) (verbs.WC, error) {
+	if err := e.QP.PostSend(wr); err != nil {
+		return verbs.WC{}, err
+	}
+	return e.SendCQ.Wait(e.Shape.Mode, testguest.Patience)
+}
+
 func TestAFailedRequestEndsWithItsStatusOnBothSidesAndMovesNoByte(t *testing.T) {
 	eachMode(t, func(t *testing.T, d *daemon) {
 		pa, pb := d.guest("a").Open(), d.guest("b").Open()
@@ -252,8 +318,8 @@ func (f failure) run(t *testing.T, pa, pb *testguest.Program) {
 		s.Tuning = &tune
 	}
 	a, b := pa.Endpoint(f.a), pb.Endpoint(f.b)
-	defer a.Destroy()
-	defer b.Destroy()
+	t.Cleanup(a.Destroy) // after what the request registers in its domain
+	t.Cleanup(b.Destroy)
 	testguest.Connect(a, b)
 	testguest.Pattern{Seed: 1}.Fill(a.MR.Mem)
 	testguest.Pattern{Seed: 2}.Fill(b.MR.Mem)
