@@ -232,6 +232,10 @@ func TestNothingOfAnObjectsMemoryChangesAfterItWasDestroyed(t *testing.T) {
 			destroy: func(a *testguest.Endpoint) error { return a.QP.ToErr() },
 			memory:  func(a *testguest.Endpoint) []byte { return a.MR.Mem }, status: "RETRY_EXC_ERR",
 		},
+		"queue pair in RESET": {
+			destroy: func(a *testguest.Endpoint) error { return a.QP.Reset() },
+			memory:  func(a *testguest.Endpoint) []byte { return a.MR.Mem }, status: "RETRY_EXC_ERR",
+		},
 		"context": {
 			destroy: func(a *testguest.Endpoint) error { return a.P.Dev.DestroyUC(a.P.Handle) },
 			memory:  func(a *testguest.Endpoint) []byte { return a.MR.Mem }, status: "RETRY_EXC_ERR",
