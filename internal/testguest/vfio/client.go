@@ -62,6 +62,13 @@ func Dial(path string) (*Client, error) {
 // Wire gives the connection away to be abused; the client's own requests may fail afterwards.
 func (c *Client) Wire() *Wire { return c.wire }
 
+// SetTimeout changes how long an answer may take.
+func (c *Client) SetTimeout(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.timeout = d
+}
+
 // Close closes the connection.
 func (c *Client) Close() error { return c.wire.Close() }
 
