@@ -7,7 +7,7 @@ import "github.com/pvrdmad/pvrdmad/guestmem"
 // Owner is the thread that owns the data path of some guests.
 type Owner interface {
 	// Do runs fn on the owner's thread between two of its visits and returns when fn has returned, so that
-	// nothing the owner did before is still going on. It must not be called on that thread.
+	// nothing the owner did before is still going on. On that thread itself it runs fn at once.
 	Do(fn func())
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pvrdmad/pvrdmad/guestmem"
 	"github.com/pvrdmad/pvrdmad/hostverbs"
+	"golang.org/x/sys/unix"
 )
 
 // WorkerConfig says how a worker runs.
@@ -39,6 +40,8 @@ type Worker struct {
 	devices []*Device
 	// maxSleep bounds an idle step by how many user doorbell pages are polled. Written inside Do only.
 	maxSleep int64
+	// tid is the worker's thread.
+	tid atomic.Int32
 	// passTime is when the worker's present visit or task began. Worker.
 	passTime int64
 
@@ -63,6 +66,7 @@ var _ hostverbs.Owner = (*Worker)(nil)
 func NewWorker(cfg WorkerConfig) (*Worker, error) {
 	w := &Worker{domain: cfg.Domain, provider: cfg.Provider, start: time.Now(), done: make(chan struct{})}
 	w.idle.spin = cfg.Spin.Nanoseconds()
+	w.retune()
 	p, err := cfg.Provider.NewPoller(w)
 	if err != nil {
 		return nil, fmt.Errorf("start worker on engine %s: %w", cfg.Provider.Name(), err)
@@ -87,6 +91,10 @@ func (w *Worker) Close() error {
 // Do implements hostverbs.Owner. A panic of fn is raised again on the calling goroutine. After Close, when there is no
 // thread to exclude, fn runs on the caller's.
 func (w *Worker) Do(fn func()) {
+	if int32(unix.Gettid()) == w.tid.Load() {
+		fn()
+		return
+	}
 	t := &task{fn: fn, done: make(chan struct{})}
 	w.mu.Lock()
 	if w.closed {
@@ -112,7 +120,8 @@ func (w *Worker) now() int64 { return int64(time.Since(w.start)) }
 
 func (w *Worker) run() {
 	defer close(w.done)
-	runtime.LockOSThread()
+	runtime.LockOSThread() // for ever: no other goroutine ever runs on this thread, so that its number tells us apart
+	w.tid.Store(int32(unix.Gettid()))
 	guestmem.PrepareGoroutine()
 	w.idle.prepareThread()
 	for {
@@ -178,6 +187,7 @@ func (w *Worker) visit(d *Device, now int64) (worked bool, next int64) {
 	if d.failed {
 		return false, 0
 	}
+	d.share = passShare
 	if !w.guard(d, func() { worked, next = d.poll(now) }) {
 		return true, 0
 	}
