@@ -94,35 +94,55 @@ func (d *Device) destroyUC(req *Request, _ *Response) error {
 		d.polled = slices.DeleteFunc(slices.Clone(d.polled), func(x *userContext) bool { return x == c })
 		d.worker.retune()
 	})
-	var errs []error
-	for len(c.qps) != 0 {
-		errs = append(errs, d.removeQP(c.qps[0]))
-	}
-	for len(c.cqs) != 0 {
-		errs = append(errs, d.removeCQ(c.cqs[0]))
-	}
-	errs = append(errs, d.removeDomains(c))
+	err := errors.Join(
+		inBatches(d, c.qps, d.removeQP),
+		inBatches(d, c.cqs, d.removeCQ),
+		inBatches(d, ownedBy(c, d.mrs.slots), d.removeMR),
+		inBatches(d, ownedBy(c, d.pds.slots), d.removePD),
+	)
 	d.worker.Do(func() {
 		d.contexts.remove(c.handle)
 		if d.doorbells != nil {
 			d.doorbells.Zero(int(c.page))
 		}
 	})
-	return errors.Join(errs...)
+	return err
 }
 
-// removeDomains destroys the protection domains of a context with their memory regions.
-func (d *Device) removeDomains(c *userContext) error {
-	var errs []error
-	for _, m := range slices.Clone(d.mrs.slots) {
-		if m != nil && m.pd.ctx == c {
-			errs = append(errs, d.removeMR(m))
+// owned is an object that belongs to a context.
+type owned interface{ owner() *userContext }
+
+func (p *protectionDomain) owner() *userContext { return p.ctx }
+
+func (m *memoryRegion) owner() *userContext { return m.pd.ctx }
+
+// ownedBy returns the objects of a table that belong to a context.
+func ownedBy[T any, P interface {
+	*T
+	owned
+}](c *userContext, slots []P,
+) (found []P) {
+	for _, x := range slots {
+		if x != nil && x.owner() == c {
+			found = append(found, x)
 		}
 	}
-	for _, p := range slices.Clone(d.pds.slots) {
-		if p != nil && p.ctx == c {
-			errs = append(errs, d.removePD(p))
-		}
+	return found
+}
+
+// destroyBatch is how many objects are destroyed in one visit of the worker. A process may have tens of thousands, its
+// guest waits for the end of all, and the other guests for the end of a batch.
+const destroyBatch = 64
+
+// inBatches destroys many objects, and goes on when the engine refuses one.
+func inBatches[T any](d *Device, objects []T, destroy func(T) error) error {
+	var errs []error
+	for batch := range slices.Chunk(slices.Clone(objects), destroyBatch) {
+		d.worker.Do(func() {
+			for _, x := range batch {
+				errs = append(errs, destroy(x))
+			}
+		})
 	}
 	return errors.Join(errs...)
 }

@@ -83,14 +83,18 @@ type Device struct {
 
 	// What follows belongs to the worker.
 
-	failed            bool
-	ready, spareReady []*queuePair // queue pairs with work that waits for a turn
-	graced            []*completionQueue
-	unflushed         bool // Notifier.CQEvent had no room
-	sends             [sendBatch]hostverbs.SendWR
-	wqe               [maxWQESize]byte
-	cqe               [abi.CQESize]byte
-	statistics        deviceCounters
+	failed bool
+	// ready are the queue pairs that wait for a turn, those from readyAt on.
+	ready   []*queuePair
+	readyAt int
+	// share is how much may still be done for the device in this pass: see passShare.
+	share      int
+	graced     []*completionQueue
+	unflushed  bool // Notifier.CQEvent had no room
+	sends      [sendBatch]hostverbs.SendWR
+	wqe        [maxWQESize]byte
+	cqe        [abi.CQESize]byte
+	statistics deviceCounters
 }
 
 // deviceCounters has one writer, the worker.
@@ -142,7 +146,7 @@ func (d *Device) Activate(uarPFN uint64) error {
 		return fmt.Errorf("activate device of %s: %w", d.cfg.Name, err)
 	}
 	d.worker.Do(func() {
-		d.engine, d.uarPFN, d.failed = engine, uarPFN, false
+		d.engine, d.uarPFN, d.failed, d.share = engine, uarPFN, false, passShare
 		d.worker.addDevice(d)
 	})
 	return nil
@@ -184,7 +188,7 @@ func (d *Device) clearTables() {
 	d.cqs = newTable[completionQueue](firstHandle, d.caps.MaxCQ-firstHandle)
 	d.qps = newTable[queuePair](firstHandle, d.caps.MaxQP-firstHandle)
 	d.pinned, d.polled = 0, nil
-	d.ready, d.graced, d.unflushed = nil, nil, false
+	d.ready, d.readyAt, d.graced, d.unflushed = nil, 0, nil, false
 }
 
 // firstHandle keeps 0 free: user space takes a QP handle of 0 for none, and context 0 is the guest kernel.

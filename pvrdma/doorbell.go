@@ -175,14 +175,15 @@ func (c *userContext) sweep() {
 		return
 	}
 	n := min(c.sweepLeft, sweepSlice, len(c.qps))
-	for range n {
+	for n > 0 && c.qps[0].dev.share > 0 {
 		if c.sweepAt >= len(c.qps) {
 			c.sweepAt = 0
 		}
 		c.qps[c.sweepAt].rung(abi.UARQPSend | abi.UARQPRecv)
 		c.sweepAt++
+		c.sweepLeft--
+		n--
 	}
-	c.sweepLeft -= n
 }
 
 // poll does a bounded amount of the device's work and reports whether there was any, and when to come again.

@@ -16,6 +16,12 @@ const (
 	sendBatch = 16
 	// sendTurn is how many work requests of one queue pair are served before another gets its turn.
 	sendTurn = 64
+	// passShare is how much work of one device is done before all others had their turn: so many requests, or twice a
+	// megabyte, 100 us or so. A guest may have thousands of busy queue pairs.
+	passShare = 512
+	// shareBytes are as much work as a request, and sliceBytes the most that an engine moves at once for one.
+	shareBytes = 4 << 10
+	sliceBytes = 1 << 20
 	// maxWQESize is a send work request with all its elements.
 	maxWQESize = abi.SendWQEHdrSize + hostverbs.MaxSGE*abi.SGESize
 )
@@ -69,7 +75,11 @@ func (q *queuePair) rung(value uint32) {
 		return
 	}
 	if value&abi.UARQPSend != 0 {
-		q.serveSends()
+		if d := q.dev; d.share <= 0 || d.readyAt < len(d.ready) {
+			q.later() // others wait
+		} else {
+			q.serveSends()
+		}
 	}
 	if value&abi.UARQPRecv != 0 && !q.dead {
 		q.engine.RecvPosted()
@@ -103,20 +113,16 @@ func (q *queuePair) consumed(w *workQueue) {
 // serveSends hands what waits in the send queue to the engine, for a turn at most.
 func (q *queuePair) serveSends() {
 	d := q.dev
+	d.share-- // to look is work, too
 	left := q.refresh(&q.sq)
 	for turn := 0; left != 0 && !q.dead; {
-		if turn >= sendTurn {
+		if turn >= sendTurn || d.share <= 0 {
 			q.later()
 			return
 		}
-		n := int(min(left, sendBatch))
-		slot := q.sq.cons
-		for i := range n {
-			if err := q.decodeSend(slot, &d.sends[i]); err != nil {
-				q.broken(BadMemory, err)
-				return
-			}
-			slot = q.sq.ring.Inc(slot)
+		n, ok := q.gather(int(min(left, sendBatch)))
+		if !ok {
+			return
 		}
 		took := q.engine.PostSend(d.sends[:n])
 		for range took {
@@ -132,6 +138,33 @@ func (q *queuePair) serveSends() {
 		left -= uint32(took)
 		turn += took
 	}
+}
+
+// gather decodes up to n send requests into Device.sends, as far as the device's share goes, and returns how many.
+func (q *queuePair) gather(n int) (int, bool) {
+	d := q.dev
+	slot := q.sq.cons
+	for i := range n {
+		wr := &d.sends[i]
+		if err := q.decodeSend(slot, wr); err != nil {
+			q.broken(BadMemory, err)
+			return 0, false
+		}
+		if d.share -= cost(wr); d.share <= 0 {
+			return i + 1, true
+		}
+		slot = q.sq.ring.Inc(slot)
+	}
+	return n, true
+}
+
+// cost is what a request takes of its device's share.
+func cost(wr *hostverbs.SendWR) int {
+	bytes := uint64(0)
+	for i := range wr.NumSGE {
+		bytes += uint64(wr.SGE[i].Length)
+	}
+	return 1 + int(min(bytes, sliceBytes)/shareBytes)
 }
 
 // PullRecv implements hostverbs.QPHandler.
@@ -228,29 +261,41 @@ func (q *queuePair) enqueue() {
 	}
 }
 
-// serveReady gives each queue pair that waits for one a turn.
+// serveReady gives the queue pairs that wait for one a turn, the one that has waited longest first, until the device has
+// had its share of the pass or each had one.
 func (d *Device) serveReady() bool {
-	if len(d.ready) == 0 {
+	n := len(d.ready) - d.readyAt
+	if n == 0 {
 		return false
 	}
-	turn := d.ready
-	d.ready = d.spareReady[:0]
-	for _, q := range turn {
-		q.queued = false
-		if q.parked {
-			continue
-		}
-		if q.failing {
-			q.failing = false
-			q.engine.Fail()
-		}
-		if !q.dead {
-			q.serveSends()
-		}
+	for ; n > 0 && d.share > 0; n-- {
+		q := d.ready[d.readyAt]
+		d.ready[d.readyAt] = nil
+		d.readyAt++
+		q.turn()
 	}
-	clear(turn)
-	d.spareReady = turn
+	if d.readyAt*2 >= len(d.ready) { // half of it is used up: what is left moves to the front
+		left := copy(d.ready, d.ready[d.readyAt:])
+		clear(d.ready[left:])
+		d.ready, d.readyAt = d.ready[:left], 0
+	}
 	return true
+}
+
+// turn is what a queue pair waited for.
+func (q *queuePair) turn() {
+	q.queued = false
+	if q.parked {
+		return
+	}
+	if q.failing {
+		q.failing = false
+		q.dev.share--
+		q.engine.Fail()
+	}
+	if !q.dead {
+		q.serveSends()
+	}
 }
 
 // unpark takes the queue pair into service: it has left RESET, or did not get there. Runs inside Device.do.
