@@ -129,10 +129,11 @@ func (s spoken) accepts(typ QPType, from, to QPState, mask AttrMask) bool {
 
 // wholesome returns limits and attributes with which no value is wrong, so that only the mask decides.
 func wholesome(from, to QPState) (*QPAttr, *PortLimits) {
-	return &QPAttr{
+	attr := &QPAttr{
 		QPState: to, CurQPState: from, PathMTU: MTU1024, PortNum: 1, AltPortNum: 1,
 		AHAttr: AHAttr{GRH: true, PortNum: 1}, AltAHAttr: AHAttr{GRH: true, PortNum: 1},
-	}, &PortLimits{
+	}
+	return attr, &PortLimits{
 		Ports: 1, ActiveMTU: MTU4096, PKeys: 1, GIDs: 1, MaxRdAtomic: 16, MaxDestRdAtomic: 16, RateLimit: true,
 	}
 }

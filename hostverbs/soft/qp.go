@@ -214,15 +214,17 @@ func (q *qp) want(t todo) {
 	}
 }
 
-// visit is the queue pair's turn. It says whether it did more than start a timer.
+// visit is the queue pair's turn. It says whether that brought anything on: to try once more in vain, or to start a timer,
+// does not, or an owner would never sleep while a peer has no receive.
 func (q *qp) visit(now int64, spent *uint64) bool {
-	did := q.todo&^todoArm != 0
+	did := q.todo&^(todoRun|todoArm) != 0
 	q.running = true
 	if q.take(todoFlush) && q.flush() {
 		q.want(todoFlush)
 	}
 	if q.take(todoRun) {
 		q.resume(spent)
+		did = did || q.sq.waiting == waitNone
 	}
 	if q.take(todoArm) {
 		q.pl.timers.Arm(&q.sq.timer, now+q.sq.delay)

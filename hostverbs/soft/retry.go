@@ -21,6 +21,11 @@ const (
 	rnrForever = 7
 	// ackTimeoutUnit is 4.096 us, the unit of ibv_qp_attr.timeout, in ns.
 	ackTimeoutUnit = 4096
+	// rnrPatience and rnrSlowest make the tries of a request that nobody receives rarer, so that a forgotten one costs
+	// nothing: a try is late by an eighth of the time waited, and by 100 ms at most, in ns. The receiver's timer is a
+	// minimum, and one of fewer than 7 tries is never stretched.
+	rnrPatience = 8
+	rnrSlowest  = 100_000_000
 	// rnrUnit is 10 us, and rnrLongest the 655.36 ms of code 0, in ns.
 	rnrUnit    = 10_000
 	rnrLongest = 655_360_000
@@ -68,7 +73,8 @@ func (q *qp) awaitReceive(wr *hostverbs.SendWR, code uint8) bool {
 		q.sq.rnrRetries--
 	}
 	q.pl.count.add(cntRNRNAKs, 1)
-	q.sq.delay = rnrDelay(code)
+	q.sq.delay = max(rnrDelay(code), min(q.sq.rnrWaited/rnrPatience, rnrSlowest))
+	q.sq.rnrWaited += q.sq.delay
 	q.sq.waiting = waitRNR
 	q.want(todoArm)
 	return true

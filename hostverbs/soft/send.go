@@ -18,8 +18,10 @@ type sendQueue struct {
 	waiting waitKind
 	delay   int64
 	timer   timerwheel.Timer
-	// retries and rnrRetries are what is left of RetryCnt and RNRRetry.
+	// retries and rnrRetries are what is left of RetryCnt and RNRRetry; rnrWaited is how long the request has waited for a
+	// receive, in ns.
 	retries, rnrRetries uint8
+	rnrWaited           int64
 
 	// Where the copy of the request stands. The message is one for both sides once admitted: the peer had admitted it
 	// in the incarnation admittedBy. li and loff are the place in the request's SGEs, ri and roff in the peer's.
@@ -41,6 +43,7 @@ func (s *sendQueue) start(a *hostverbs.QPAttr) {
 	s.li, s.ri, s.loff, s.roff = 0, 0, 0, 0
 	s.moved, s.total = 0, 0
 	s.waiting = waitNone
+	s.rnrWaited = 0
 }
 
 // end forgets the request under way.
