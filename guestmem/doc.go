@@ -48,8 +48,12 @@ const (
 	// maxDomainFiles is the most mappings of a Domain: a quarter of the kernel's default vm.max_map_count (65,530),
 	// since a Go program that runs out of mappings dies.
 	maxDomainFiles = 16384
+	// maxPins is the most uses of regions by page lists of a Space: twice the memory regions that a pvrdma device has,
+	// for lists that lie in two regions. Each costs 48 bytes, and time when it is released.
+	maxPins = 1 << 18
 	// maxSpaceBytes is the most address space of the host that a Space takes, and maxDomainBytes all Spaces
-	// together: half of the 128 TiB that a process has, because sparse files cost a front-end nothing.
-	maxSpaceBytes  = 8 << 40
+	// together: half of the 128 TiB that a process has, because sparse files cost a front-end nothing. A Space's
+	// share leaves enough for 63 others.
+	maxSpaceBytes  = 1 << 40
 	maxDomainBytes = 64 << 40
 )

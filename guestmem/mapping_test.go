@@ -149,11 +149,11 @@ func TestTheNumberOfFilesIsLimitedAndIdleOnesGiveWay(t *testing.T) {
 func TestTheAddressSpaceThatAGuestTakesIsLimited(t *testing.T) {
 	s := guestmem.NewDomain().NewSpace("vm1")
 	defer s.Close()
-	mustFail(t, s.Map(0, page, memfd(t, 8<<40+page), 0, rw), unix.ENOMEM, "vm1")
-	if err := s.Map(0, page, memfd(t, 5<<40), 0, rw); err != nil {
+	mustFail(t, s.Map(0, page, memfd(t, 1<<40+page), 0, rw), unix.ENOMEM, "vm1")
+	if err := s.Map(0, page, memfd(t, 5<<37), 0, rw); err != nil {
 		t.Fatal(err)
 	}
-	mustFail(t, s.Map(page, page, memfd(t, 5<<40), 0, rw), unix.ENOMEM, "vm1")
+	mustFail(t, s.Map(page, page, memfd(t, 5<<37), 0, rw), unix.ENOMEM, "vm1")
 }
 
 func TestPagesReleasedAfterCloseGiveTheMappingBack(t *testing.T) {

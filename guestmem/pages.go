@@ -190,6 +190,10 @@ func (s *Space) link(p *Pages, l *lister) error {
 	p.nodes = make([]pinNode, len(l.regions))
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if len(l.regions) > maxPins-s.pins {
+		return fmt.Errorf("page list in %d regions beside %d uses of regions, the limit is %d: %w", len(l.regions), s.pins,
+			maxPins, unix.ENOMEM)
+	}
 	for _, r := range l.regions {
 		if r.gone {
 			return fmt.Errorf("region %#x+%#x was unmapped meanwhile: %w", r.addr, r.size, unix.EFAULT)
@@ -207,6 +211,7 @@ func (s *Space) link(p *Pages, l *lister) error {
 		m.refs++
 	}
 	p.maps = l.maps
+	s.pins += len(p.nodes)
 	s.pages += int(p.length / PageSize)
 	return nil
 }
@@ -261,6 +266,7 @@ func (p *Pages) Release() {
 		s.unref(m)
 	}
 	s.pages -= int(p.length / PageSize)
+	s.pins -= len(p.nodes)
 	p.one, p.runs, p.flat, p.bases, p.nodes, p.maps = hostPtr{}, nil, nil, nil, nil, nil
 }
 

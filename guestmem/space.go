@@ -36,6 +36,7 @@ type Space struct {
 	files       map[fileKey]*mapping
 	mappedBytes uint64
 	pages       int
+	pins        int // uses of regions by page lists
 	reaper      *time.Timer
 	closed      bool
 }
