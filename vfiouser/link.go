@@ -120,6 +120,13 @@ func (m *message) collect(oob []byte, flags int, inHeader bool) {
 	}
 }
 
+// closeFD closes a client's file descriptor. A socket's may have been set to linger, for as long as the client likes: its
+// close would wait that long, and the client's session with it.
+func closeFD(fd int) {
+	_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{}) // ENOTSOCK is the rule
+	_ = unix.Close(fd)
+}
+
 // fdList is the file descriptors of one message. What is not taken out of it is closed after the message.
 type fdList struct {
 	fd [MaxMessageFDs]int
@@ -129,7 +136,7 @@ type fdList struct {
 // add puts an fd into the list, or closes it if the list is full.
 func (f *fdList) add(fd int) bool {
 	if f.n == len(f.fd) {
-		_ = unix.Close(fd)
+		closeFD(fd)
 		return false
 	}
 	f.fd[f.n] = fd
@@ -148,7 +155,7 @@ func (f *fdList) take(i int) int {
 func (f *fdList) close() {
 	for i := range f.n {
 		if fd := f.take(i); fd >= 0 {
-			_ = unix.Close(fd)
+			closeFD(fd)
 		}
 	}
 	f.n = 0

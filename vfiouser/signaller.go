@@ -75,7 +75,7 @@ func (w *signaller) close(fd int) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_ = unix.Close(fd)
+	closeFD(fd)
 }
 
 // stop ends the timer.
