@@ -19,13 +19,26 @@ type station struct {
 	mac  [6]byte
 }
 
+// plug connects one more station and returns when the switch knows of it: a frame that another one sends before that
+// passes it by.
 func plug(t *testing.T, s *Switch, last byte) station {
 	t.Helper()
+	ports := func() int {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.ports)
+	}
+	before := ports()
 	conn, err := net.Dial("unix", s.path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
+	for deadline := time.Now().Add(soon); ports() == before; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the switch does not take the connection")
+		}
+	}
 	return station{t, conn, [6]byte{0x52, 0x54, 0, 0x77, 0, last}}
 }
 
