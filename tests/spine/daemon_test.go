@@ -133,6 +133,15 @@ func (d *daemon) stop() {
 	}
 }
 
+// soon is what nobody has to wait longer for: 50 times what it takes on a busy machine, or with the race detector, which
+// slows all processes down, as long as a guest is patient.
+func (d *daemon) soon() time.Duration {
+	if raceEnabled {
+		return testguest.Patience
+	}
+	return 500 * time.Millisecond
+}
+
 // alive fails the test if the daemon has ended.
 func (d *daemon) alive() {
 	d.t.Helper()

@@ -165,14 +165,15 @@ func TestAHugeMessageLetsTheOtherGuestsPass(t *testing.T) {
 			if _, err := r.g.Dev.QueryPort(1); err != nil {
 				t.Error(err)
 			}
-			if took := time.Since(queried); took > 500*time.Millisecond {
+			if took := time.Since(queried); took > d.soon() {
 				t.Errorf("a command took %v meanwhile", took)
 			}
 			r.e.Sent(wr.WRID, "SUCCESS")
 		}
-		t.Logf("3 GiB took %v", time.Since(began))
+		took := time.Since(began)
 		n.check()
-		if longest := n.flow.Longest(); longest > 500*time.Millisecond {
+		t.Logf("3 GiB took %v, the other guest's slowest message %v", took, n.flow.Longest())
+		if longest := n.flow.Longest(); longest > d.soon() {
 			t.Errorf("a message of the other guest took %v meanwhile", longest)
 		}
 		for _, m := range []driver.MR{source, target} {
