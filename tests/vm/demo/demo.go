@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -32,7 +33,7 @@ func (d *demo) close() {
 }
 
 func (d *demo) loadImages(ctx context.Context) (err error) {
-	if err := os.MkdirAll(d.logs, 0o755); err != nil {
+	if err := d.clearLogs(); err != nil {
 		return err
 	}
 	if d.images, err = harness.LoadImages(ctx); err != nil {
@@ -42,6 +43,16 @@ func (d *demo) loadImages(ctx context.Context) (err error) {
 		d.binary, err = bed.Build(ctx, d.logs)
 	}
 	return err
+}
+
+// clearLogs makes the directory of the logs, without those of guests of an earlier run.
+func (d *demo) clearLogs() error {
+	for _, guest := range []string{"a", "b"} {
+		if err := os.RemoveAll(filepath.Join(d.logs, guest)); err != nil {
+			return err
+		}
+	}
+	return os.MkdirAll(d.logs, 0o755)
 }
 
 func (d *demo) boot(ctx context.Context) (err error) {
