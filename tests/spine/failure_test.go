@@ -100,6 +100,17 @@ func remoteFailures() []failure {
 		{name: "a read beyond the region", request: request("RDMA_READ", 64<<10-255, func(wr *verbs.SendWR) {
 			wr.SGE[0].Addr--
 		})},
+	}
+	list = append(list, foreignKeys()...)
+	for i := range list {
+		list[i].status, list[i].stateB, list[i].event = "REM_ACCESS_ERR", "ERR", "QP_ACCESS_ERR"
+	}
+	return list
+}
+
+// foreignKeys are remote keys that are there, and not for this.
+func foreignKeys() []failure {
+	return []failure{
 		{
 			name: "a key of another protection domain", request: func(t *testing.T, a, b *testguest.Endpoint) verbs.SendWR {
 				mr := otherKey(t, b)
@@ -148,10 +159,6 @@ func remoteFailures() []failure {
 			request: request("RDMA_READ", 0, func(*verbs.SendWR) {}),
 		},
 	}
-	for i := range list {
-		list[i].status, list[i].stateB, list[i].event = "REM_ACCESS_ERR", "ERR", "QP_ACCESS_ERR"
-	}
-	return list
 }
 
 func attributeFailures() []failure {

@@ -3,6 +3,7 @@
 package driver
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -65,7 +66,8 @@ func (d *Device) run(c command) ([]byte, error) {
 		ack = d.L.Const("PVRDMA_CMD_" + c.ack)
 	}
 	resp, err := d.Post(c.req.Bytes(), c.code, ack)
-	if e, ok := err.(*CommandError); ok { //nolint:errorlint // it is made by Post and not wrapped yet
+	var e *CommandError
+	if errors.As(err, &e) {
 		e.Guest = c.failure
 	}
 	return resp, err

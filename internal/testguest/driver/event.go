@@ -4,6 +4,7 @@ package driver
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -71,7 +72,7 @@ func (d *Device) awaitVector() bool {
 		{Fd: int32(d.irqs.stopFD()), Events: unix.POLLIN},
 	}
 	for {
-		if _, err := unix.Poll(p, -1); err != nil && err != unix.EINTR { //nolint:errorlint // x/sys returns it bare
+		if _, err := unix.Poll(p, -1); err != nil && !errors.Is(err, unix.EINTR) {
 			return false
 		}
 		if p[2].Revents != 0 {
@@ -231,8 +232,5 @@ func (d *Device) EventStats() (EventStats, error) {
 	return d.events.stats, d.events.err
 }
 
-// NotificationRing and AsyncRing are the device's two rings, for tests that look at them or spoil them.
-func (d *Device) NotificationRing() Ring { return d.rings[cqRing].ring }
-
-// AsyncRing is the ring of asynchronous events.
+// AsyncRing is the ring of asynchronous events, for tests that look at its indices.
 func (d *Device) AsyncRing() Ring { return d.rings[asyncRing].ring }

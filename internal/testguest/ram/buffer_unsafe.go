@@ -99,12 +99,3 @@ func word32(b []byte, off int) *uint32 {
 	// aligned offset of one.
 	return (*uint32)(unsafe.Pointer(&b[off]))
 }
-
-// Add64 adds to the aligned 64-bit word at an offset as a guest CPU would, and returns the new value.
-func Add64(b []byte, off int, delta uint64) uint64 {
-	if off%8 != 0 || off+8 > len(b) {
-		panic(fmt.Sprintf("no aligned word at offset %d of %d bytes", off, len(b)))
-	}
-	// SAFETY: as in word32.
-	return atomic.AddUint64((*uint64)(unsafe.Pointer(&b[off])), delta)
-}

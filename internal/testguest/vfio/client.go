@@ -42,8 +42,6 @@ type Client struct {
 	id      uint16
 	broken  error
 	posting bool // writes are posted: no region can be mapped
-	slowest time.Duration
-	calls   uint64
 }
 
 // Dial connects and agrees on the version as QEMU does.
@@ -72,13 +70,6 @@ func (c *Client) SetTimeout(d time.Duration) {
 // Close closes the connection.
 func (c *Client) Close() error { return c.wire.Close() }
 
-// Calls returns how many answers were awaited, and the longest time that one took.
-func (c *Client) Calls() (n uint64, slowest time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.calls, c.slowest
-}
-
 // call sends a request and returns its answer. The caller closes the answer's descriptors.
 func (c *Client) call(cmd uint16, payload []byte, fds ...int) (*Frame, error) {
 	c.mu.Lock()
@@ -86,14 +77,11 @@ func (c *Client) call(cmd uint16, payload []byte, fds ...int) (*Frame, error) {
 	if c.broken != nil {
 		return nil, fmt.Errorf("message %d: %w: %w", cmd, ErrBroken, c.broken)
 	}
-	began := time.Now()
 	f, err := c.exchange(cmd, payload, fds)
 	var refused *ReplyError
 	if err != nil && !errors.As(err, &refused) {
 		c.broken = err
 	}
-	c.calls++
-	c.slowest = max(c.slowest, time.Since(began))
 	return f, err
 }
 
