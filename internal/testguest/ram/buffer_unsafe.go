@@ -30,6 +30,9 @@ func (r *RAM) Buffer(n int) (*Buffer, error) {
 		r.Free(pages...)
 		return nil, fmt.Errorf("join %d guest pages: %w", count, err)
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.buffers[b] = true
 	return b, nil
 }
 
@@ -78,10 +81,19 @@ func (b *Buffer) Phys(off int) uint64 { return b.pages[off/PageSize] + uint64(of
 
 // Free unmaps the buffer and gives its pages back.
 func (b *Buffer) Free() error {
-	// SAFETY: the mapping was made by join with this length; the buffer is not used after Free.
-	err := unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(b.mem)), uintptr(len(b.mem)))
+	b.ram.mu.Lock()
+	delete(b.ram.buffers, b)
+	b.ram.mu.Unlock()
+	err := b.unmap()
 	b.ram.Free(b.pages...)
-	b.mem, b.pages = nil, nil
+	b.pages = nil
+	return err
+}
+
+func (b *Buffer) unmap() error {
+	// SAFETY: the mapping was made by join with this length; the buffer's bytes are not used afterwards.
+	err := unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(b.mem)), uintptr(len(b.mem)))
+	b.mem = nil
 	return err
 }
 

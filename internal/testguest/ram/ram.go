@@ -53,6 +53,7 @@ type RAM struct {
 	order   []int // the pages in the order in which they are handed out
 	next    int   // where in order the search begins
 	scatter bool
+	buffers map[*Buffer]bool // those that are not freed
 }
 
 // New makes a guest's memory.
@@ -66,7 +67,7 @@ func New(o Options) (*RAM, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create guest memory: %w", err)
 	}
-	r := &RAM{fd: fd, scatter: o.Scatter, regions: []Region{
+	r := &RAM{fd: fd, scatter: o.Scatter, buffers: map[*Buffer]bool{}, regions: []Region{
 		{Addr: lowBase, Size: half, Offset: 0}, {Addr: highBase, Size: half, Offset: half},
 	}}
 	if err := r.back(size, !o.Unsealed); err != nil {
@@ -109,10 +110,14 @@ func (r *RAM) FD() int { return r.fd }
 // Regions returns the pieces in which the guest sees the memory.
 func (r *RAM) Regions() []Region { return r.regions }
 
-// Close unmaps the memory and closes its file. Buffers stay mapped until they are freed.
+// Close unmaps the memory and all buffers in it and closes its file.
 func (r *RAM) Close() error {
-	err := errors.Join(unix.Munmap(r.mem), unix.Close(r.fd))
-	r.mem, r.fd = nil, -1
+	var err error
+	for b := range r.buffers {
+		err = errors.Join(err, b.unmap())
+	}
+	err = errors.Join(err, unix.Munmap(r.mem), unix.Close(r.fd))
+	r.mem, r.buffers, r.fd = nil, nil, -1
 	return err
 }
 

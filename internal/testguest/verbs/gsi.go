@@ -85,7 +85,7 @@ func (g *GSI) start(recvs int) (err error) {
 	if g.send, err = r.Buffer(ram.PageSize); err != nil {
 		return err
 	}
-	if g.recv, err = r.Buffer(madRecvWR * madPiece); err != nil {
+	if g.recv, err = r.Buffer(recvs * madPiece); err != nil {
 		return err
 	}
 	for i := range recvs { // one doorbell for each, as at boot
