@@ -12,13 +12,13 @@ build: ## build bin/pvrdmad, static
 test: ## run every test of the project; what the machine lacks is installed
 	scripts/test
 
-test-long: ## the same with long fuzzing and soak
+test-long: ## the same with two minutes of fuzzing a target, and ten minutes of traffic
 	FUZZ_TIME=2m PVRDMAD_SOAK=10m scripts/test
 
 demo: ## two virtual machines exchange data through the daemon, with a picture of what happens
 	scripts/setup
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
-	go run ./tests/vm/demo
+	go run ./tests/vm/demo -daemon bin/pvrdmad
 
 unit: ## the tests that need no virtual machine
 	scripts/test setup unit

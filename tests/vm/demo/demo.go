@@ -13,6 +13,7 @@ import (
 
 	"github.com/pvrdmad/pvrdmad/tests/vm/bed"
 	"github.com/pvrdmad/pvrdmad/tests/vm/harness"
+	"golang.org/x/sys/unix"
 )
 
 // demo is the state that the stages share.
@@ -21,6 +22,7 @@ type demo struct {
 	binary   string
 	messages int
 	logs     string
+	lock     *os.File // held until the end of the process
 	images   harness.Images
 	bed      *bed.Bed
 	result   result
@@ -33,7 +35,7 @@ func (d *demo) close() {
 }
 
 func (d *demo) loadImages(ctx context.Context) (err error) {
-	if err := d.clearLogs(); err != nil {
+	if err := d.takeLogs(); err != nil {
 		return err
 	}
 	if d.images, err = harness.LoadImages(ctx); err != nil {
@@ -45,14 +47,23 @@ func (d *demo) loadImages(ctx context.Context) (err error) {
 	return err
 }
 
-// clearLogs makes the directory of the logs, without those of guests of an earlier run.
-func (d *demo) clearLogs() error {
+// takeLogs makes the directory of the logs and takes it for this run alone, without what guests of an earlier one left.
+func (d *demo) takeLogs() (err error) {
+	if err := os.MkdirAll(d.logs, 0o755); err != nil {
+		return err
+	}
+	if d.lock, err = os.OpenFile(filepath.Join(d.logs, "lock"), os.O_CREATE|os.O_RDWR, 0o644); err != nil {
+		return err
+	}
+	if err := unix.Flock(int(d.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return fmt.Errorf("another demonstration writes its logs to %s; wait for it, or give -logs DIR: %w", d.logs, err)
+	}
 	for _, guest := range []string{"a", "b"} {
 		if err := os.RemoveAll(filepath.Join(d.logs, guest)); err != nil {
 			return err
 		}
 	}
-	return os.MkdirAll(d.logs, 0o755)
+	return nil
 }
 
 func (d *demo) boot(ctx context.Context) (err error) {

@@ -40,6 +40,9 @@ func run() int {
 	for _, st := range d.stages() {
 		s.stage(st.name, st.what)
 		if err := st.do(ctx); err != nil {
+			if ctx.Err() != nil {
+				err = context.Cause(ctx)
+			}
 			s.line("FAIL %s: %s; log: %s", st.name, oneLine(err), logPath(*logs))
 			return 1
 		}
@@ -48,13 +51,27 @@ func run() int {
 	return 0
 }
 
-// oneLine makes an error fit the last line: its first line and, if there are more, its last.
+// causeLength is how much of a cause the last line has room for; the logs have the rest.
+const causeLength = 160
+
+// oneLine makes an error fit the last line: its beginning and, if that is not all, its last line, where programs say what
+// went wrong.
 func oneLine(err error) string {
 	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
+	first, last := lines[0], lines[len(lines)-1]
 	if len(lines) == 1 {
-		return lines[0]
+		return cut(first, causeLength)
 	}
-	return lines[0] + " ... " + lines[len(lines)-1]
+	return cut(first, causeLength/2) + " ... " + cut(last, causeLength/2)
+}
+
+// cut shortens a text to n characters.
+func cut(text string, n int) string {
+	r := []rune(text)
+	if len(r) <= n {
+		return text
+	}
+	return string(r[:n-3]) + "..."
 }
 
 func logPath(dir string) string {

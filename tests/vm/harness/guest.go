@@ -37,9 +37,11 @@ type Guest struct {
 	monitor *qmp.Client
 	link    *link
 	files   []*os.File
-	watch   sync.WaitGroup
-	stop    chan struct{} // closed by Close
-	ending  sync.Once
+	// qemuSaid is the length of QEMU's log before this one wrote to it: that of a guest of the same name may be there.
+	qemuSaid int
+	watch    sync.WaitGroup
+	stop     chan struct{} // closed by Close
+	ending   sync.Once
 }
 
 // Boot starts a guest and waits until it is ready. It must be closed.
@@ -84,6 +86,9 @@ func (g *Guest) launch(ctx context.Context) error {
 	out, err := g.openLog(qemuLog)
 	if err != nil {
 		return err
+	}
+	if before, err := out.Stat(); err == nil {
+		g.qemuSaid = int(before.Size())
 	}
 	transcript, err := g.openLog(agentLog)
 	if err != nil {
@@ -159,6 +164,7 @@ func (g *Guest) connected(conn net.Conn, transcript *os.File) (*link, error) {
 // qemuEnded explains the end of QEMU by its own words. Its process has ended.
 func (g *Guest) qemuEnded() error {
 	text, _ := os.ReadFile(filepath.Join(g.logs, qemuLog))
+	text = text[min(g.qemuSaid, len(text)):]
 	how := "without an error"
 	if g.qemu.err != nil {
 		how = "with " + g.qemu.err.Error()
@@ -183,6 +189,7 @@ func (g *Guest) watchConsole() {
 	for {
 		text, err := os.ReadFile(filepath.Join(g.logs, serialLog))
 		if err == nil {
+			seen = min(seen, len(text)) // somebody else may have begun the file anew
 			for _, mark := range marks {
 				if at := bytes.Index(text[seen:], mark); at >= 0 {
 					line, _, _ := bytes.Cut(text[seen+at:], []byte("\n"))
