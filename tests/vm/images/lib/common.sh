@@ -15,7 +15,8 @@ die() {
 }
 
 need_root() {
-	[ "$(id -u)" = 0 ] || die "building images needs root; run \`sudo -E $here/images build\` once"
+	[ "$(id -u)" = 0 ] || die "building images needs root; run this once:
+  sudo env PATH=\"\$PATH\" PVRDMAD_CACHE=\"${CACHE%/vm}\" $here/images build"
 }
 
 # key_of TEXT FILE...: 16 hex digits that change whenever the text or a file changes.
@@ -49,6 +50,7 @@ remove it, and the next run builds it anew:
 # piece_commit TMP DIR: TMP/image becomes DIR.
 piece_commit() {
 	piece_sums "$1" >"$1/SUMS"
+	chmod 755 "$1" # whoever runs the guests need not be who built them
 	mv -T "$1" "$2"
 }
 
