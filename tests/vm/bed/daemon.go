@@ -231,8 +231,8 @@ func parseLog(line []byte) (LogLine, bool) {
 	return l, true
 }
 
-// Exited is closed when the process has ended.
-func (d *Daemon) Exited() <-chan struct{} { return d.done }
+// PID is the number of the process.
+func (d *Daemon) PID() int { return d.cmd.Process.Pid }
 
 // Metrics scrapes the daemon.
 func (d *Daemon) Metrics(ctx context.Context) (string, error) {
