@@ -93,7 +93,7 @@ func checkGuest(g *config.Guest, machines []process) []Finding {
 		}
 	}
 	unseen := fmt.Sprintf("not checked, no running QEMU that this user can see has a vfio-user-pci at %s", g.SocketPath)
-	next := fmt.Sprintf("start it with what pvrdmad qemu-args %s prints, then run this again; it would check that ", g.Name)
+	next := "start it with what pvrdmad qemu-args prints for it, then run this again; it would check that "
 	return []Finding{
 		{
 			Check: checkMemory, Guest: string(g.Name), Verdict: Warn, Reason: unseen,
@@ -138,7 +138,7 @@ func checkSharing(g *config.Guest, p process) Finding {
 func checkPairing(g *config.Guest, p process, d qemu.Props) Finding {
 	f := Finding{
 		Check: checkVMXNET3, Guest: string(g.Name), Verdict: Fail,
-		Next: fmt.Sprintf("start QEMU with what pvrdmad qemu-args %s prints", g.Name),
+		Next: "start QEMU with what pvrdmad qemu-args prints for it",
 	}
 	at, ok := qemu.AddressOf(d)
 	if !ok {

@@ -67,7 +67,7 @@ const (
 )
 
 func TestARunningGuestIsChecked(t *testing.T) {
-	const asPrinted = "start QEMU with what pvrdmad qemu-args vm1 prints"
+	const asPrinted = "start QEMU with what pvrdmad qemu-args prints for it"
 	const shareIt = "start QEMU with -machine memory-backend=mem -object memory-backend-memfd,id=mem,size=SIZE,share=on"
 	okMemory := Finding{Check: "memory", Guest: "vm1", Reason: "QEMU 77 shares the guest's memory"}
 	okNIC := Finding{Check: "vmxnet3", Guest: "vm1", Reason: "QEMU 77 has a vmxnet3 at function 0 of the device's slot"}
@@ -199,11 +199,11 @@ func TestWithoutAVirtualMachineTheDoctorSaysWhatItWouldCheck(t *testing.T) {
 ok    memlock: the soft engine locks no memory, so that the limit (8388608) does not matter
 warn  memory (vm1): not checked, no running QEMU that this user can see has a vfio-user-pci at
       /run/pvrdmad/vm1.sock
-      next: start it with what pvrdmad qemu-args vm1 prints, then run this again; it would check
+      next: start it with what pvrdmad qemu-args prints for it, then run this again; it would check
       that the guest's memory has share=on
 warn  vmxnet3 (vm1): not checked, no running QEMU that this user can see has a vfio-user-pci at
       /run/pvrdmad/vm1.sock
-      next: start it with what pvrdmad qemu-args vm1 prints, then run this again; it would check
+      next: start it with what pvrdmad qemu-args prints for it, then run this again; it would check
       that a vmxnet3 is at function 0 of the device's slot
 `
 	if diff := cmp.Diff(want, b.String()); diff != "" {

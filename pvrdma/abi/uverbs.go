@@ -7,7 +7,7 @@ const UverbsAllocUcontextRespSize = 8
 
 // UverbsAllocUcontextResp is struct pvrdma_alloc_ucontext_resp (vmw_pvrdma-abi.h). It and
 // the types below travel between the guest's driver and its user-space library and never
-// reach the device; they are here for tests that stand in for one of the two.
+// reach the device; they are here so that the package has the whole of the header.
 type UverbsAllocUcontextResp struct {
 	QPTabSize uint32 // DeviceCaps.MaxQP; the library keeps 16 bits of it
 }

@@ -19,7 +19,10 @@ import (
 const root = "../.."
 
 // pages are the documents whose commands this package runs.
-var pages = []string{"README.md", "CONTRIBUTING.md", "docs/operations.md", "docs/guest.md", "docs/architecture.md"}
+var pages = []string{
+	"README.md", "CONTRIBUTING.md", "docs/operations.md", "docs/guest.md", "docs/architecture.md", "docs/decisions.md",
+	"docs/dependencies.md", "tests/vm/README.md", "pvrdma/abi/testdata/README.md",
+}
 
 func TestEveryCommandOfTheDocumentsRuns(t *testing.T) {
 	binary := build(t)
