@@ -35,7 +35,7 @@ func (d *Device) modifyQP(req *Request, _ *Response) error {
 		}
 		return err
 	}
-	d.reportState(q, &attr)
+	d.reportState(q, &attr, mask)
 	if !d.do(func() { q.moved(attr.QPState) }) {
 		return fmt.Errorf("queue pair %d: %w", q.handle, errFailed)
 	}
@@ -60,12 +60,13 @@ func (q *queuePair) moved(to hostverbs.QPState) {
 }
 
 // reportState tells the Observer of a new state, with the peer once there is one.
-func (d *Device) reportState(q *queuePair, attr *hostverbs.QPAttr) {
+func (d *Device) reportState(q *queuePair, attr *hostverbs.QPAttr, mask hostverbs.AttrMask) {
 	e := QPStateChanged{
 		Guest: d.guest(), Handle: q.handle, QPN: q.engine.QPN(), Type: hostverbs.QPType(q.typ), From: q.reported,
 		To: attr.QPState,
 	}
-	if attr.QPState == hostverbs.StateRTR {
+	const peer = hostverbs.QPAV | hostverbs.QPDestQPN
+	if mask&peer == peer { // what the mask does not select can be anything
 		e.DestQPN, e.DGID = attr.DestQPNum, attr.AHAttr.DGID
 	}
 	q.reported = attr.QPState

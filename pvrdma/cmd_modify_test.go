@@ -141,6 +141,19 @@ func TestStatesAreReportedWithThePeerOnceThereIsOne(t *testing.T) {
 	}
 }
 
+func TestAPeerThatTheMaskDoesNotSelectIsNotReported(t *testing.T) {
+	g := newRig(t).newGuest()
+	q, _ := g.kernelQP(8)
+	states := len(seen[QPStateChanged](g.seen))
+	g.must(&abi.CmdModifyQPReq{
+		Hdr: hdr(abi.CmdModifyQP), QPHandle: q.handle, AttrMask: abi.QPMaskState, Attrs: fullAttrs(),
+	}, nil)
+	e := seen[QPStateChanged](g.seen)[states]
+	if e.DestQPN != 0 || e.DGID != (hostverbs.GID{}) {
+		t.Errorf("reported peer %#x of %v, which are stack garbage of the guest", e.DestQPN, e.DGID)
+	}
+}
+
 func TestCompletionsKeepTheirOperation(t *testing.T) {
 	want := map[hostverbs.WCOpcode]abi.WCOpcode{
 		hostverbs.WCOpSend: 0, hostverbs.WCOpRDMAWrite: 1, hostverbs.WCOpRDMARead: 2, hostverbs.WCOpCompSwap: 3,
