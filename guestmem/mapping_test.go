@@ -3,6 +3,7 @@
 package guestmem_test
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -12,18 +13,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mappings counts the lines of /proc/self/maps that name the test's files.
-func mappings(t *testing.T) int {
+// mappings counts how often the process has a file mapped.
+func mappings(t *testing.T, fd int) int {
 	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		t.Fatal(err)
+	}
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.Count(string(maps), "/memfd:guest-ram")
+	n := 0
+	for line := range strings.Lines(string(maps)) {
+		if f := strings.Fields(line); len(f) > 5 && f[4] == fmt.Sprint(st.Ino) && strings.HasPrefix(f[5], "/memfd:") {
+			n++
+		}
+	}
+	return n
 }
 
 func TestAFileIsMappedOnceAndKeptAcrossABurst(t *testing.T) {
-	before := mappings(t)
 	s := guestmem.NewDomain().NewSpace("vm1")
 	fd := memfd(t, 64*page)
 	// As QEMU's firmware phase does: take the memory away and bring it back in pieces, again and again.
@@ -33,18 +43,18 @@ func TestAFileIsMappedOnceAndKeptAcrossABurst(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if n := mappings(t) - before; n != 1 {
+		if n := mappings(t, fd); n != 1 {
 			t.Fatalf("16 regions of one file take %d mappings", n)
 		}
 		s.UnmapAll()
-		if n := mappings(t) - before; n != 1 {
+		if n := mappings(t, fd); n != 1 {
 			t.Fatalf("within a burst the file has %d mappings", n)
 		}
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if n := mappings(t) - before; n != 0 {
+	if n := mappings(t, fd); n != 0 {
 		t.Fatalf("after Close %d mappings are left", n)
 	}
 }
@@ -67,7 +77,6 @@ func TestAnIdleFileIsUnmappedAfterAWhile(t *testing.T) {
 }
 
 func TestAFileThatHasGrownIsMappedAgain(t *testing.T) {
-	before := mappings(t)
 	s := guestmem.NewDomain().NewSpace("vm1")
 	defer s.Close()
 	fd := memfd(t, page)
@@ -86,9 +95,9 @@ func TestAFileThatHasGrownIsMappedAgain(t *testing.T) {
 	if err := s.Unmap(0, page); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(time.Second); mappings(t)-before != 1; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Second); mappings(t, fd) != 1; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%d mappings, want the short one gone", mappings(t)-before)
+			t.Fatalf("%d mappings, want the short one gone", mappings(t, fd))
 		}
 	}
 	if err := s.Write(2*page-4, []byte("tail")); err != nil {
@@ -157,9 +166,9 @@ func TestTheAddressSpaceThatAGuestTakesIsLimited(t *testing.T) {
 }
 
 func TestPagesReleasedAfterCloseGiveTheMappingBack(t *testing.T) {
-	before := mappings(t)
 	s := guestmem.NewDomain().NewSpace("vm1")
-	if err := s.Map(0, page, memfd(t, page), 0, rw); err != nil {
+	fd := memfd(t, page)
+	if err := s.Map(0, page, fd, 0, rw); err != nil {
 		t.Fatal(err)
 	}
 	p, err := s.Pin([]uint64{0}, rw)
@@ -167,12 +176,12 @@ func TestPagesReleasedAfterCloseGiveTheMappingBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Close()
-	if n := mappings(t) - before; n != 1 {
+	if n := mappings(t, fd); n != 1 {
 		t.Fatalf("%d mappings while pages are pinned", n)
 	}
 	p.Release()
 	p.Release()
-	for end := time.Now().Add(time.Second); mappings(t) != before; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Second); mappings(t, fd) != 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the mapping is still there")
 		}
