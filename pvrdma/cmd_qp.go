@@ -78,7 +78,7 @@ func (d *Device) newQueuePair(r *abi.CmdCreateQPReq) (*queuePair, error) {
 			unix.EINVAL)
 	}
 	q := &queuePair{
-		dev: d, ctx: pd.ctx, pd: pd, typ: r.QPType, sendCQ: send, recvCQ: recv, sqAll: r.SQSigAll != 0,
+		dev: d, ctx: pd.ctx, pd: pd, typ: r.QPType, sendCQ: send, recvCQ: recv,
 		parked: true,
 	}
 	sendStride, ok := abi.SendWQEStride(r.MaxSendSGE)

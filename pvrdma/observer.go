@@ -131,7 +131,6 @@ type Counters struct {
 	CQEs, CQEErrors    uint64
 	Doorbells          uint64
 	Notifications      uint64
-	DroppedMADs        uint64
 }
 
 // Add adds the counters of another device of the same guest.
@@ -142,5 +141,4 @@ func (c *Counters) Add(o Counters) {
 	c.CQEErrors += o.CQEErrors
 	c.Doorbells += o.Doorbells
 	c.Notifications += o.Notifications
-	c.DroppedMADs += o.DroppedMADs
 }

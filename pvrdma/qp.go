@@ -50,7 +50,6 @@ type queuePair struct {
 	pages  *guestmem.Pages
 	sendCQ *completionQueue
 	recvCQ *completionQueue
-	sqAll  bool
 	// reported is the state that the Observer heard of last. Command goroutine.
 	reported hostverbs.QPState
 	pinned   uint32 // pages
