@@ -3,7 +3,6 @@
 package abi_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -12,10 +11,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-)
 
-// linuxSourceEnv names a Linux source tree to test against; without it headers.sh makes one.
-const linuxSourceEnv = "PVRDMAD_LINUX_SOURCE"
+	"github.com/pvrdmad/pvrdmad/internal/linuxsource"
+)
 
 const (
 	driverDir  = "drivers/infiniband/hw/vmw_pvrdma"
@@ -28,31 +26,6 @@ const (
 var abiHeaders = []string{
 	"vmw_pvrdma-abi.h", "pvrdma_dev_api.h", "pvrdma_ring.h", "pvrdma_verbs.h",
 }
-
-// linuxTree returns the Linux source tree to compare with. One run of headers.sh serves
-// the whole test binary.
-var linuxTree = sync.OnceValues(func() (string, error) {
-	tree := os.Getenv(linuxSourceEnv)
-	if tree == "" {
-		var stderr bytes.Buffer
-		cmd := exec.Command("./headers.sh")
-		cmd.Stderr = &stderr
-		out, err := cmd.Output()
-		if err != nil {
-			return "", fmt.Errorf("find the C headers: headers.sh: %w\n%s"+
-				"next: run pvrdma/abi/headers.sh as root, or set %s",
-				err, stderr.String(), linuxSourceEnv)
-		}
-		tree = strings.TrimSpace(string(out))
-	}
-	for _, f := range []string{"pvrdma_dev_api.h", "pvrdma_cmd.c"} {
-		if _, err := os.Stat(filepath.Join(tree, driverDir, f)); err != nil {
-			return "", fmt.Errorf("Linux source tree without the pvrdma driver: %w\n"+
-				"next: point %s at a Linux source tree, or unset it", err, linuxSourceEnv)
-		}
-	}
-	return tree, nil
-})
 
 // gcc runs the C compiler over the headers of tree; uapi, if not empty, comes before the
 // system's own user-space headers.
@@ -94,7 +67,7 @@ func compileLayout(dir, tree, uapi string, extra ...string) (*cLayout, error) {
 
 // hostLayout is the layout that the machine's own compiler gives the headers.
 var hostLayout = sync.OnceValues(func() (*cLayout, error) {
-	tree, err := linuxTree()
+	tree, err := linuxsource.Tree()
 	if err != nil {
 		return nil, err
 	}

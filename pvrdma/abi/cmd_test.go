@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/pvrdmad/pvrdmad/internal/linuxsource"
 	"github.com/pvrdmad/pvrdmad/pvrdma/abi"
 )
 
@@ -42,7 +43,7 @@ func TestAckIsTheHeadersResponseCode(t *testing.T) {
 
 // The driver's source says for each command whether it passes a place for the response.
 func TestAwaitsResponseIsWhatTheDriverDoes(t *testing.T) {
-	tree, err := linuxTree()
+	tree, err := linuxsource.Tree()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,12 +9,14 @@ import (
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/pvrdmad/pvrdmad/internal/linuxsource"
 )
 
 // A 32-bit guest's compiler aligns 64-bit members to 4 bytes. No field may move by that,
 // or one codec would not do for both; only padding at a structure's end may go.
 func TestA32BitGuestHasTheSameFieldOffsets(t *testing.T) {
-	tree, err := linuxTree()
+	tree, err := linuxsource.Tree()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,10 +9,12 @@ import (
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/pvrdmad/pvrdmad/internal/linuxsource"
 )
 
 func TestTheKernelsUserHeaderAgreesWithTheInstalledOne(t *testing.T) {
-	tree, err := linuxTree()
+	tree, err := linuxsource.Tree()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,13 +13,14 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/pvrdmad/pvrdmad/internal/linuxsource"
 	"github.com/pvrdmad/pvrdmad/pvrdma/abi"
 )
 
 // runOracle compiles and runs testdata/oracle.c with the headers' own macros.
 func runOracle(t *testing.T) []byte {
 	t.Helper()
-	tree, err := linuxTree()
+	tree, err := linuxsource.Tree()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +67,7 @@ func scan(line, format string, into ...any) bool {
 }
 
 func TestEveryFunctionMacroOfTheHeadersIsKnown(t *testing.T) {
-	tree, err := linuxTree()
+	tree, err := linuxsource.Tree()
 	if err != nil {
 		t.Fatal(err)
 	}

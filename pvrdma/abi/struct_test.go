@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/pvrdmad/pvrdmad/internal/linuxsource"
 	"github.com/pvrdmad/pvrdmad/pvrdma/abi"
 )
 
@@ -99,7 +100,7 @@ func TestEveryGoStructureHasACounterpartInC(t *testing.T) {
 // cannot get lost on the way through the debug information.
 func TestTheDebugInformationHasEveryTypeOfTheHeadersText(t *testing.T) {
 	l := mustLayout(t)
-	tree, err := linuxTree()
+	tree, err := linuxsource.Tree()
 	if err != nil {
 		t.Fatal(err)
 	}
