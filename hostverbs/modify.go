@@ -73,17 +73,20 @@ func MaskPSN(psn uint32) uint32 {
 
 // checkMask compares the mask with the state table.
 func checkMask(typ QPType, cur, next QPState, mask AttrMask) error {
-	r, ok := lookupRule(typ, cur, next)
-	if !ok {
-		return fmt.Errorf("modify %s QP from %s to %s: no such transition: %w", typ, cur, next, unix.EINVAL)
+	c := lookup(typ, cur, next)
+	if c.accepts(mask) {
+		return nil
 	}
-	if missing := r.need &^ mask; missing != 0 {
-		return fmt.Errorf("modify %s QP from %s to %s: attributes %s are missing: %w", typ, cur, next, missing, unix.EINVAL)
+	refused := func(format string, attrs ...any) error {
+		return fmt.Errorf("modify %s QP from %s to %s: %s: %w", typ, cur, next, fmt.Sprintf(format, attrs...), unix.EINVAL)
 	}
-	if foreign := mask &^ (r.need | r.may | QPStateMask); foreign != 0 {
-		return fmt.Errorf("modify %s QP from %s to %s: attributes %s are not allowed: %w", typ, cur, next, foreign, unix.EINVAL)
+	if c == nowhere {
+		return refused("no such transition")
 	}
-	return nil
+	if missing := c.need &^ mask; missing != 0 {
+		return refused("attributes %s are missing", missing)
+	}
+	return refused("attributes %s are not allowed", mask&^c.allowed)
 }
 
 // checkValues looks at the values that mask selects.

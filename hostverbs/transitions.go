@@ -44,7 +44,7 @@ const (
 	attrsSQDRC = attrsSQDUC | QPPort | QPTimeout | QPRetryCnt | QPRNRRetry | QPMaxQPRdAtomic | QPMaxDestRdAtomic | QPMinRNRTimer
 )
 
-// rules is the state diagram, without the arrows to RESET and ERR (see lookupRule). It says what the function
+// rules is the state diagram, without the arrows to RESET and ERR (see tabulate). It says what the function
 // ib_modify_qp_is_ok of drivers/infiniband/core/verbs.c accepts, for the types that exist here.
 var rules = [...]rule{
 	{from: StateReset, to: StateInit, types: setConnected, need: attrsInitConnected},
@@ -90,24 +90,69 @@ var rules = [...]rule{
 	{from: StateSQE, to: StateRTS, types: setDatagram, may: QPCurState | QPQKey},
 }
 
-// lookupRule returns the arrow from one state to another for a type of queue pair.
-func lookupRule(typ QPType, from, to QPState) (rule, bool) {
-	set := typeSet(0)
-	if typ <= QPTypeRawPacket {
-		set = 1 << typ & setAll
-	}
-	if set == 0 || from > StateErr {
-		return rule{}, false
-	}
-	// Every state leads to RESET, and every one but RESET to ERR, with nothing but the state.
-	if to == StateReset || (to == StateErr && from != StateReset) {
-		return rule{from: from, to: to, types: set}, true
+// numTypes and numStates are the lengths of the state table's sides.
+const (
+	numTypes  = int(QPTypeRawPacket) + 1
+	numStates = int(StateErr) + 1
+)
+
+// cell is what the rules say of one transition of one type. An attribute mask must hold all of need and nothing but
+// allowed, which holds need and QPStateMask. Of a transition that does not exist both are such that no mask will do.
+type cell struct {
+	need, allowed AttrMask
+}
+
+// nowhere is a transition that does not exist: it needs what it does not allow.
+var nowhere = cell{need: ^AttrMask(0)}
+
+// cells is the state table, made of the rules once. Nothing writes to it afterwards.
+var cells = tabulate()
+
+// tabulate writes the rules out as a table.
+func tabulate() (table [numTypes][numStates][numStates]cell) {
+	for typ := range table {
+		for from := range table[typ] {
+			for to := range table[typ][from] {
+				table[typ][from][to] = nowhere
+			}
+		}
 	}
 	for i := range rules {
 		r := &rules[i]
-		if r.from == from && r.to == to && r.types&set != 0 {
-			return *r, true
+		r.types.each(func(typ QPType) {
+			table[typ][r.from][r.to] = cell{need: r.need, allowed: r.need | r.may | QPStateMask}
+		})
+	}
+	// Every state leads to RESET, and every one but RESET to ERR, with nothing but the state.
+	setAll.each(func(typ QPType) {
+		for from := StateReset; from <= StateErr; from++ {
+			table[typ][from][StateReset] = cell{allowed: QPStateMask}
+			if from != StateReset {
+				table[typ][from][StateErr] = cell{allowed: QPStateMask}
+			}
+		}
+	})
+	return table
+}
+
+// each calls fn for the types of the set.
+func (s typeSet) each(fn func(QPType)) {
+	for typ := range QPType(numTypes) {
+		if s&(1<<typ) != 0 {
+			fn(typ)
 		}
 	}
-	return rule{}, false
+}
+
+// lookup returns the transition from one state to another for a type of queue pair. States and types may be anything.
+func lookup(typ QPType, from, to QPState) cell {
+	if int(typ) >= numTypes || int(from) >= numStates || int(to) >= numStates {
+		return nowhere
+	}
+	return cells[typ][from][to]
+}
+
+// accepts says whether the attribute mask is a legal one for the transition.
+func (c cell) accepts(mask AttrMask) bool {
+	return c.need&^mask == 0 && mask&^c.allowed == 0
 }

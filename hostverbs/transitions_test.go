@@ -87,6 +87,16 @@ func allTypes() []QPType {
 	return []QPType{QPTypeSMI, QPTypeGSI, QPTypeRC, QPTypeUC, QPTypeUD, QPTypeRawPacket}
 }
 
+// maskBits returns the bits that a mask can have.
+func maskBits() (all []AttrMask) {
+	for bit := range 32 {
+		if b := AttrMask(1) << bit; b&^(QPAttrStandardBits|QPRateLimit) == 0 {
+			all = append(all, b)
+		}
+	}
+	return all
+}
+
 // spoken is the attribute table by transition and type.
 type spoken map[string]struct{ need, may AttrMask }
 
@@ -138,45 +148,53 @@ func wholesome(from, to QPState) (*QPAttr, *PortLimits) {
 	}
 }
 
-// everyCell calls fn for every pair of states and every type.
-func everyCell(fn func(typ QPType, from, to QPState)) {
+// place names a cell of the state table.
+type place struct {
+	typ      QPType
+	from, to QPState
+}
+
+func (p place) String() string { return fmt.Sprintf("%s %s>%s", p.typ, p.from, p.to) }
+
+// everyCell returns every pair of states of every type.
+func everyCell() (all []place) {
 	for _, typ := range allTypes() {
 		for from := StateReset; from <= StateErr; from++ {
 			for to := StateReset; to <= StateErr; to++ {
-				fn(typ, from, to)
+				all = append(all, place{typ, from, to})
 			}
 		}
 	}
+	return all
 }
 
 func TestEveryCellOfTheStateTableIsWhatTheManualSays(t *testing.T) {
 	said := readAttributeTable(t)
-	everyCell(func(typ QPType, from, to QPState) {
-		attr, port := wholesome(from, to)
+	for _, p := range everyCell() {
+		attr, port := wholesome(p.from, p.to)
 		check := func(what string, mask AttrMask) {
 			t.Helper()
-			next, err := CheckModify(typ, from, attr, mask, port)
-			switch want := said.accepts(typ, from, to, mask); {
-			case want && (err != nil || next != to):
-				t.Errorf("%s %s>%s with %s (%s): got state %s, error %v; want it accepted", typ, from, to, mask, what, next, err)
+			next, err := CheckModify(p.typ, p.from, attr, mask, port)
+			switch want := said.accepts(p.typ, p.from, p.to, mask); {
+			case want && (err != nil || next != p.to):
+				t.Errorf("%s with %s (%s): got state %s, error %v; want it accepted", p, mask, what, next, err)
 			case !want && !errors.Is(err, unix.EINVAL):
-				t.Errorf("%s %s>%s with %s (%s): got error %v, want EINVAL", typ, from, to, mask, what, err)
-			case !want && next != from:
-				t.Errorf("%s %s>%s with %s (%s): a refused change moves to %s", typ, from, to, mask, what, next)
+				t.Errorf("%s with %s (%s): got error %v, want EINVAL", p, mask, what, err)
+			case !want && next != p.from:
+				t.Errorf("%s with %s (%s): a refused change moves to %s", p, mask, what, next)
 			}
 		}
-		e := said[fmt.Sprintf("%s %s>%s", typ, from, to)]
+		e := said[p.String()]
 		least := QPStateMask | e.need
 		check("least", least)
 		check("all", least|e.may)
-		for bit := range 32 {
-			b := AttrMask(1) << bit
-			if b&^(QPAttrStandardBits|QPRateLimit) == 0 && b != QPStateMask {
+		for _, b := range maskBits() {
+			if b != QPStateMask {
 				check("one bit turned", least^b)
 				check("all but one bit turned", (least|e.may)^b)
 			}
 		}
-	})
+	}
 }
 
 func TestAnyMaskIsJudgedByTheRuleInWords(t *testing.T) {
