@@ -82,6 +82,9 @@ func handlerOf(c Command) (handler, error) {
 func (s *Session) dispatch(m *message) (ans answer, err error) {
 	defer s.recovered(m.command, &err)
 	s.link.begin()
+	if faultOf(m.fdFault) == FaultTooManyFDs {
+		return answer{}, m.fdFault
+	}
 	if err := m.checkFlags(); err != nil {
 		return answer{}, err
 	}

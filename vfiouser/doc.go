@@ -65,7 +65,9 @@
 //	FaultDirection         EINVAL: a server's command
 //	FaultBody              EINVAL: a payload of another length
 //	FaultArgs              EINVAL; EACCES for an access that the region's flags do not allow
-//	FaultFDs               EINVAL: too many, too few, no eventfd, behind the header; EMFILE if this process has too many
+//	FaultFDs               EINVAL: too many or too few for the command, no eventfd, behind the header;
+//	                       EMFILE if this process has too many
+//	FaultTooManyFDs        EINVAL, ends: more than MaxMessageFDs; all of them are closed
 //	FaultMapping           EEXIST, ENOENT, EINVAL: mapped already, not mapped, mapped with another size
 //	FaultLimit             EINVAL beyond MaxTransfer, ENOSPC beyond MaxDMAMaps
 //

@@ -43,8 +43,10 @@ const (
 	FaultBody
 	// FaultArgs: a field of the payload is out of its range.
 	FaultArgs
-	// FaultFDs: too many or too few file descriptors, of a wrong kind, in a wrong place, or lost on the way.
+	// FaultFDs: too many or too few file descriptors for the command, of a wrong kind, in a wrong place, or lost on the way.
 	FaultFDs
+	// FaultTooManyFDs: more file descriptors than MaxMessageFDs, which the client was told in the VERSION.
+	FaultTooManyFDs
 	// FaultMapping: the memory mapping exists already, or does not exist.
 	FaultMapping
 	// FaultLimit: MaxTransfer or MaxDMAMaps is exceeded.
@@ -56,7 +58,7 @@ const (
 func (f Fault) String() string {
 	names := [numFaults]string{
 		"device", "size", "too_long", "type", "reply", "handshake", "version", "repeated_version", "flags", "command",
-		"absent", "direction", "body", "args", "fds", "mapping", "limit",
+		"absent", "direction", "body", "args", "fds", "too_many_fds", "mapping", "limit",
 	}
 	if f >= numFaults {
 		return fmt.Sprintf("fault_%d", uint8(f))
@@ -65,11 +67,12 @@ func (f Fault) String() string {
 }
 
 // Ends says whether a fault ends the session whenever it happens. The first four lose the message boundaries, or
-// show that they are lost, so the client is not answered either; after a failed handshake nothing is agreed on.
+// show that they are lost, so the client is not answered either; after a failed handshake nothing is agreed on; and of
+// more file descriptors than were agreed on, the kernel has thrown some away, so nobody knows any more which are which.
 // (Before the VERSION was accepted, every fault ends the session.)
 func (f Fault) Ends() bool {
 	switch f {
-	case FaultSize, FaultTooLong, FaultType, FaultReply, FaultHandshake, FaultVersion:
+	case FaultSize, FaultTooLong, FaultType, FaultReply, FaultHandshake, FaultVersion, FaultTooManyFDs:
 		return true
 	default:
 		return false

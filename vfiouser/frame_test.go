@@ -11,7 +11,7 @@ import (
 
 // badFrame is a message that is not served, and what happens then.
 type badFrame struct {
-	name  string
+	id    string // in testdata/cases.tsv
 	frame frame
 	files int // eventfds sent along
 	fault Fault
@@ -37,77 +37,77 @@ func (f frame) flagged(flags uint32) frame {
 func framingFaults() []badFrame {
 	info := frame{command: CommandDeviceGetInfo, body: words(deviceInfoSize, 0, 0, 0)}
 	return []badFrame{
-		{"a size of 1", info.sized(1), 0, FaultSize, 0, true},
-		{"a size just below the header's", info.sized(15), 0, FaultSize, 0, true},
-		{"a size just above the limit", info.sized(MaxFrame + 1), 0, FaultTooLong, 0, true},
-		{"the largest size there is", info.sized(0xffffffff), 0, FaultTooLong, 0, true},
-		{"an unsolicited reply", info.flagged(typeReply), 0, FaultReply, 0, true},
-		{"an unsolicited error reply", info.flagged(typeReply | headerError), 0, FaultReply, 0, true},
-		{"a message of type 2", info.flagged(2), 0, FaultType, 0, true},
-		{"a message of type 15", info.flagged(15), 0, FaultType, 0, true},
-		{"a command with the error bit", info.flagged(headerError), 0, FaultFlags, unix.EINVAL, false},
-		{"a command with an unknown flag", info.flagged(1 << 31), 0, FaultFlags, unix.EINVAL, false},
-		{"command 0", command(0, 16), 0, FaultCommand, unix.ENOSYS, false},
-		{"a command behind the last", command(numCommands, 0), 0, FaultCommand, unix.ENOSYS, false},
-		{"command 65535", command(65535, 4), 0, FaultCommand, unix.ENOSYS, false},
-		{"an unknown command with a file", command(99, 4), 1, FaultCommand, unix.ENOSYS, false},
-		{"DMA_READ from a client", command(CommandDMARead, 16), 0, FaultDirection, unix.EINVAL, false},
-		{"DMA_WRITE from a client", command(CommandDMAWrite, 16), 0, FaultDirection, unix.EINVAL, false},
-		{"region io fds", command(CommandDeviceGetRegionIOFDs, 16), 0, FaultAbsent, unix.EOPNOTSUPP, false},
-		{"dirty pages", command(CommandDirtyPages, 8), 0, FaultAbsent, unix.EOPNOTSUPP, false},
-		{"a device feature", command(CommandDeviceFeature, 8), 0, FaultAbsent, unix.ENOTTY, false},
-		{"migration data to read", command(CommandMigDataRead, 8), 0, FaultAbsent, unix.EOPNOTSUPP, false},
-		{"migration data to write", command(CommandMigDataWrite, 8), 0, FaultAbsent, unix.EOPNOTSUPP, false},
-		{"another VERSION", frame{command: CommandVersion, body: versionBody(0, 0, "{}\x00")}, 0, FaultRepeatedVersion, unix.EINVAL, false},
+		{"size-1", info.sized(1), 0, FaultSize, 0, true},
+		{"size-15", info.sized(15), 0, FaultSize, 0, true},
+		{"size-65537", info.sized(MaxFrame + 1), 0, FaultTooLong, 0, true},
+		{"size-max", info.sized(0xffffffff), 0, FaultTooLong, 0, true},
+		{"type-reply", info.flagged(typeReply), 0, FaultReply, 0, true},
+		{"type-error-reply", info.flagged(typeReply | headerError), 0, FaultReply, 0, true},
+		{"type-2", info.flagged(2), 0, FaultType, 0, true},
+		{"type-15", info.flagged(15), 0, FaultType, 0, true},
+		{"flag-error", info.flagged(headerError), 0, FaultFlags, unix.EINVAL, false},
+		{"flag-unknown", info.flagged(1 << 31), 0, FaultFlags, unix.EINVAL, false},
+		{"command-0", command(0, 16), 0, FaultCommand, unix.ENOSYS, false},
+		{"command-19", command(numCommands, 0), 0, FaultCommand, unix.ENOSYS, false},
+		{"command-65535", command(65535, 4), 0, FaultCommand, unix.ENOSYS, false},
+		{"command-99-fd", command(99, 4), 1, FaultCommand, unix.ENOSYS, false},
+		{"dma-read", command(CommandDMARead, 16), 0, FaultDirection, unix.EINVAL, false},
+		{"dma-write", command(CommandDMAWrite, 16), 0, FaultDirection, unix.EINVAL, false},
+		{"region-io-fds", command(CommandDeviceGetRegionIOFDs, 16), 0, FaultAbsent, unix.EOPNOTSUPP, false},
+		{"dirty-pages", command(CommandDirtyPages, 8), 0, FaultAbsent, unix.EOPNOTSUPP, false},
+		{"device-feature", command(CommandDeviceFeature, 8), 0, FaultAbsent, unix.ENOTTY, false},
+		{"mig-data-read", command(CommandMigDataRead, 8), 0, FaultAbsent, unix.EOPNOTSUPP, false},
+		{"mig-data-write", command(CommandMigDataWrite, 8), 0, FaultAbsent, unix.EOPNOTSUPP, false},
+		{"version-twice", frame{command: CommandVersion, body: versionBody(0, 0, "{}\x00")}, 0, FaultRepeatedVersion, unix.EINVAL, false},
 	}
 }
 
 func payloadFaults() []badFrame {
 	body, fds := FaultBody, FaultFDs
 	return []badFrame{
-		{"device info without payload", command(CommandDeviceGetInfo, 0), 0, body, unix.EINVAL, false},
-		{"device info, short", command(CommandDeviceGetInfo, 15), 0, body, unix.EINVAL, false},
-		{"device info, long", command(CommandDeviceGetInfo, 17), 0, body, unix.EINVAL, false},
-		{"device info with no room for it", command(CommandDeviceGetInfo, 16), 0, FaultArgs, unix.EINVAL, false},
-		{"region info, short", command(CommandDeviceGetRegionInfo, 31), 0, body, unix.EINVAL, false},
-		{"region info with no room for it", regionInfoFrame(31, RegionBAR0), 0, FaultArgs, unix.EINVAL, false},
-		{"region info of a tenth region", regionInfoFrame(32, 9), 0, FaultArgs, unix.EINVAL, false},
-		{"region info of the last number", regionInfoFrame(32, 0xffffffff), 0, FaultArgs, unix.EINVAL, false},
-		{"IRQ info, short", command(CommandDeviceGetIRQInfo, 12), 0, body, unix.EINVAL, false},
-		{"IRQ info of a sixth index", irqInfoFrame(NumIRQs), 0, FaultArgs, unix.EINVAL, false},
-		{"IRQ info with no room for it", command(CommandDeviceGetIRQInfo, 16), 0, FaultArgs, unix.EINVAL, false},
-		{"a reset with payload", command(CommandDeviceReset, 1), 0, body, unix.EINVAL, false},
-		{"a reset with a file", command(CommandDeviceReset, 0), 1, fds, unix.EINVAL, false},
-		{"device info with a file", frame{command: CommandDeviceGetInfo, body: words(16, 0, 0, 0)}, 1, fds, unix.EINVAL, false},
-		{"a read with 16 files", readFrame(RegionBAR0, 0, 4), 16, fds, unix.EINVAL, false},
-		{"a write with a file", writeFrame(RegionBAR0, 0, 1), 1, fds, unix.EINVAL, false},
-		{"a mapping with two files", mapFrame(3, 0, 0, 4096), 2, fds, unix.EINVAL, false},
-		{"17 files, one more than fit", irqFrame(irqDataEventFD|irqActionTrigger, IRQMSIX, 0, 3), 17, fds, unix.EINVAL, false},
-		{"253 files, the kernel's limit", irqFrame(irqDataEventFD|irqActionTrigger, IRQMSIX, 0, 3), 253, fds, unix.EINVAL, false},
-		{"253 files with an unknown command", command(77, 0), 253, FaultCommand, unix.ENOSYS, false},
-		{"253 files with a message of type 3", command(CommandDeviceReset, 0).flagged(3), 253, FaultType, 0, true},
-		{"a read, short", command(CommandRegionRead, 15), 0, body, unix.EINVAL, false},
-		{"a read with data", command(CommandRegionRead, 20), 0, body, unix.EINVAL, false},
-		{"a write without its fields", command(CommandRegionWrite, 15), 0, body, unix.EINVAL, false},
-		{"a write of more than it has", frame{command: CommandRegionWrite, body: append(access{0, 0, 4}.append(nil), 1, 2, 3)}, 0, body, unix.EINVAL, false},
-		{"a write of less than it has", frame{command: CommandRegionWrite, body: append(access{0, 0, 4}.append(nil), 1, 2, 3, 4, 5)}, 0, body, unix.EINVAL, false},
-		{"many writes without a count", command(CommandRegionWriteMulti, 7), 0, body, unix.EINVAL, false},
-		{"many writes, one missing", frame{command: CommandRegionWriteMulti, body: longs(2, 0, 0, 0)}, 0, body, unix.EINVAL, false},
-		{"many writes, one cut", frame{command: CommandRegionWriteMulti, body: longs(1, 0, 0)}, 0, body, unix.EINVAL, false},
-		{"2^61 writes, whose length wraps", frame{command: CommandRegionWriteMulti, body: longs(1 << 61)}, 0, body, unix.EINVAL, false},
-		{"a SET_IRQS, short", command(CommandDeviceSetIRQs, 19), 0, body, unix.EINVAL, false},
+		{"info-0-bytes", command(CommandDeviceGetInfo, 0), 0, body, unix.EINVAL, false},
+		{"info-15-bytes", command(CommandDeviceGetInfo, 15), 0, body, unix.EINVAL, false},
+		{"info-17-bytes", command(CommandDeviceGetInfo, 17), 0, body, unix.EINVAL, false},
+		{"info-argsz-0", command(CommandDeviceGetInfo, 16), 0, FaultArgs, unix.EINVAL, false},
+		{"region-info-31-bytes", command(CommandDeviceGetRegionInfo, 31), 0, body, unix.EINVAL, false},
+		{"region-info-argsz-31", regionInfoFrame(31, RegionBAR0), 0, FaultArgs, unix.EINVAL, false},
+		{"region-info-index-9", regionInfoFrame(32, 9), 0, FaultArgs, unix.EINVAL, false},
+		{"region-info-index-max", regionInfoFrame(32, 0xffffffff), 0, FaultArgs, unix.EINVAL, false},
+		{"irq-info-12-bytes", command(CommandDeviceGetIRQInfo, 12), 0, body, unix.EINVAL, false},
+		{"irq-info-index-5", irqInfoFrame(NumIRQs), 0, FaultArgs, unix.EINVAL, false},
+		{"irq-info-argsz-0", command(CommandDeviceGetIRQInfo, 16), 0, FaultArgs, unix.EINVAL, false},
+		{"reset-payload", command(CommandDeviceReset, 1), 0, body, unix.EINVAL, false},
+		{"reset-fd", command(CommandDeviceReset, 0), 1, fds, unix.EINVAL, false},
+		{"info-fd", frame{command: CommandDeviceGetInfo, body: words(16, 0, 0, 0)}, 1, fds, unix.EINVAL, false},
+		{"read-16-fds", readFrame(RegionBAR0, 0, 4), 16, fds, unix.EINVAL, false},
+		{"write-fd", writeFrame(RegionBAR0, 0, 1), 1, fds, unix.EINVAL, false},
+		{"map-2-fds", mapFrame(3, 0, 0, 4096), 2, fds, unix.EINVAL, false},
+		{"fds-17", irqFrame(assignFlags, IRQMSIX, 0, 3), 17, FaultTooManyFDs, unix.EINVAL, true},
+		{"fds-253", irqFrame(assignFlags, IRQMSIX, 0, 3), 253, FaultTooManyFDs, unix.EINVAL, true},
+		{"fds-253-command-77", command(77, 0), 253, FaultTooManyFDs, unix.EINVAL, true},
+		{"fds-253-type-3", command(CommandDeviceReset, 0).flagged(3), 253, FaultType, 0, true},
+		{"read-15-bytes", command(CommandRegionRead, 15), 0, body, unix.EINVAL, false},
+		{"read-20-bytes", command(CommandRegionRead, 20), 0, body, unix.EINVAL, false},
+		{"write-15-bytes", command(CommandRegionWrite, 15), 0, body, unix.EINVAL, false},
+		{"write-data-short", frame{command: CommandRegionWrite, body: append(access{0, 0, 4}.append(nil), 1, 2, 3)}, 0, body, unix.EINVAL, false},
+		{"write-data-long", frame{command: CommandRegionWrite, body: append(access{0, 0, 4}.append(nil), 1, 2, 3, 4, 5)}, 0, body, unix.EINVAL, false},
+		{"multi-7-bytes", command(CommandRegionWriteMulti, 7), 0, body, unix.EINVAL, false},
+		{"multi-missing", frame{command: CommandRegionWriteMulti, body: longs(2, 0, 0, 0)}, 0, body, unix.EINVAL, false},
+		{"multi-cut", frame{command: CommandRegionWriteMulti, body: longs(1, 0, 0)}, 0, body, unix.EINVAL, false},
+		{"multi-wrap", frame{command: CommandRegionWriteMulti, body: longs(1 << 61)}, 0, body, unix.EINVAL, false},
+		{"irqs-19-bytes", command(CommandDeviceSetIRQs, 19), 0, body, unix.EINVAL, false},
 	}
 }
 
 func TestAFrameThatBreaksTheRulesIsRefusedAndChangesNothing(t *testing.T) {
-	for _, tc := range slices.Concat(framingFaults(), payloadFaults(), accessFaults(), irqFaults(), dmaFaults()) {
-		t.Run(tc.name, func(t *testing.T) { tc.check(t) })
+	for _, tc := range openFaults() {
+		t.Run(tc.id, func(t *testing.T) { tc.check(t) })
 	}
 }
 
 func TestThereIsAFrameForEveryFault(t *testing.T) {
 	ends := map[Fault]bool{}
-	for _, tc := range slices.Concat(framingFaults(), payloadFaults(), accessFaults(), irqFaults(), dmaFaults()) {
+	for _, tc := range openFaults() {
 		ends[tc.fault] = tc.ends
 	}
 	for _, tc := range handshakeFaults() {
@@ -218,12 +218,11 @@ func TestFilesMayComeWithAnyByteOfTheHeader(t *testing.T) {
 	}
 }
 
-func TestMoreFilesThanFitInPiecesAreClosedAndRefused(t *testing.T) {
+func TestMoreFilesThanFitInPiecesAreClosedAndEndTheSession(t *testing.T) {
 	r := start(t, nil, nil)
 	c := r.client()
 	p := c.bytes(irqFrame(assignFlags, IRQMSIX, 0, 1))
 	many := slices.Repeat([]int{newEventFD(t)}, MaxMessageFDs)
-	held := countFDs(t)
 
 	c.write(p[:1], many...)
 	c.write(p[1:], many...)
@@ -231,8 +230,9 @@ func TestMoreFilesThanFitInPiecesAreClosedAndRefused(t *testing.T) {
 	if got := unix.Errno(c.answer(CommandDeviceSetIRQs).errno); got != unix.EINVAL {
 		t.Errorf("got errno %v", got)
 	}
-	if n := countFDs(t); n != held {
-		t.Errorf("%d file descriptors are open, %d before", n, held)
+	c.ended()
+	if got := r.refusals(); len(got) != 1 || got[0].Fault != FaultTooManyFDs || !got[0].Fatal {
+		t.Errorf("got refusals %+v", got)
 	}
 }
 

@@ -92,6 +92,7 @@ func (l *link) fill(m *message, p []byte, inHeader bool) error {
 // collect takes over the fds of one recvmsg(2).
 func (m *message) collect(oob []byte, flags int, inHeader bool) {
 	before := m.fds.n
+	tooMany := flags&unix.MSG_CTRUNC != 0
 	controls, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
 		m.fdFault = refuse(FaultFDs, unix.EINVAL, "control data of %d bytes", len(oob))
@@ -102,20 +103,17 @@ func (m *message) collect(oob []byte, flags int, inHeader bool) {
 			continue // not SCM_RIGHTS; nothing in it needs closing
 		}
 		for _, fd := range fds {
-			if !m.fds.add(fd) {
-				m.fdFault = refuse(FaultFDs, unix.EINVAL, "more than %d file descriptors", MaxMessageFDs)
-			}
+			tooMany = !m.fds.add(fd) || tooMany
 		}
 	}
 	switch {
-	case flags&unix.MSG_CTRUNC == 0:
-	case m.fds.n-before < MaxMessageFDs:
+	case faultOf(m.fdFault) == FaultTooManyFDs:
+	case tooMany && m.fds.n-before < MaxMessageFDs && m.fds.n < MaxMessageFDs:
 		// They would have fitted, so it is this process that cannot take more.
 		m.fdFault = refuse(FaultFDs, unix.EMFILE, "file descriptors lost, raise this process's limit (RLIMIT_NOFILE)")
-	default:
-		m.fdFault = refuse(FaultFDs, unix.EINVAL, "more than %d file descriptors", MaxMessageFDs)
-	}
-	if !inHeader {
+	case tooMany:
+		m.fdFault = refuse(FaultTooManyFDs, unix.EINVAL, "more than %d file descriptors", MaxMessageFDs)
+	case !inHeader:
 		m.fdFault = refuse(FaultFDs, unix.EINVAL, "file descriptors in the middle of a message")
 	}
 }

@@ -18,19 +18,19 @@ import (
 func accessFaults() []badFrame {
 	args, limit := FaultArgs, FaultLimit
 	return []badFrame{
-		{"a read of a tenth region", readFrame(NumRegions, 0, 4), 0, args, unix.EINVAL, false},
-		{"a read of the region with the last number", readFrame(math.MaxUint32, 0, 4), 0, args, unix.EINVAL, false},
-		{"a read of a region that does not exist", readFrame(RegionROM, 0, 4), 0, args, unix.EINVAL, false},
-		{"a read across a region's end", readFrame(RegionBAR1, 4093, 4), 0, args, unix.EINVAL, false},
-		{"a read behind a region's end", readFrame(RegionConfig, 257, 1), 0, args, unix.EINVAL, false},
-		{"a read whose end wraps", readFrame(RegionBAR0, math.MaxUint64-1, 4), 0, args, unix.EINVAL, false},
-		{"a read of a byte too many", readFrame(RegionBAR0, 0, MaxTransfer+1), 0, limit, unix.EINVAL, false},
-		{"a read of 4 GiB", readFrame(RegionBAR0, 0, math.MaxUint32), 0, limit, unix.EINVAL, false},
-		{"a write of a region that does not exist", writeFrame(RegionVGA, 0, 1), 0, args, unix.EINVAL, false},
-		{"a write to a region to be read only", writeFrame(RegionBAR3, 0, 1), 0, args, unix.EACCES, false},
-		{"a write across a region's end", writeFrame(RegionBAR1, 4095, 1, 2), 0, args, unix.EINVAL, false},
-		{"a write whose end wraps", writeFrame(RegionBAR1, math.MaxUint64, 1, 2), 0, args, unix.EINVAL, false},
-		{"a write of a byte too many", writeFrame(RegionBAR0, 0, make([]byte, MaxTransfer+1)...), 0, limit, unix.EINVAL, false},
+		{"read-index-9", readFrame(NumRegions, 0, 4), 0, args, unix.EINVAL, false},
+		{"read-index-max", readFrame(math.MaxUint32, 0, 4), 0, args, unix.EINVAL, false},
+		{"read-no-region", readFrame(RegionROM, 0, 4), 0, args, unix.EINVAL, false},
+		{"read-across-end", readFrame(RegionBAR1, 4093, 4), 0, args, unix.EINVAL, false},
+		{"read-behind-end", readFrame(RegionConfig, 257, 1), 0, args, unix.EINVAL, false},
+		{"read-wrap", readFrame(RegionBAR0, math.MaxUint64-1, 4), 0, args, unix.EINVAL, false},
+		{"read-4097", readFrame(RegionBAR0, 0, MaxTransfer+1), 0, limit, unix.EINVAL, false},
+		{"read-4-gib", readFrame(RegionBAR0, 0, math.MaxUint32), 0, limit, unix.EINVAL, false},
+		{"write-no-region", writeFrame(RegionVGA, 0, 1), 0, args, unix.EINVAL, false},
+		{"write-read-only", writeFrame(RegionBAR3, 0, 1), 0, args, unix.EACCES, false},
+		{"write-across-end", writeFrame(RegionBAR1, 4095, 1, 2), 0, args, unix.EINVAL, false},
+		{"write-wrap", writeFrame(RegionBAR1, math.MaxUint64, 1, 2), 0, args, unix.EINVAL, false},
+		{"write-4097", writeFrame(RegionBAR0, 0, make([]byte, MaxTransfer+1)...), 0, limit, unix.EINVAL, false},
 	}
 }
 

@@ -114,35 +114,35 @@ func handshakeFaults() []badFrame {
 		return frame{command: CommandVersion, body: versionBody(0, 0, data)}
 	}
 	return []badFrame{
-		{"another command first", command(CommandDeviceGetInfo, 16), 0, FaultHandshake, unix.EINVAL, true},
-		{"an unknown command first", command(4711, 0), 0, FaultHandshake, unix.EINVAL, true},
-		{"a reply first", command(CommandVersion, 4).flagged(typeReply), 0, FaultReply, 0, true},
-		{"a size first that is too small", command(CommandVersion, 4).sized(8), 0, FaultSize, 0, true},
-		{"no payload", command(CommandVersion, 0), 0, FaultVersion, unix.EINVAL, true},
-		{"half a payload", command(CommandVersion, 3), 0, FaultVersion, unix.EINVAL, true},
-		{"too much payload", command(CommandVersion, versionSize+maxVersionData+1), 0, FaultVersion, unix.EINVAL, true},
-		{"a file", version("{}\x00"), 1, FaultFDs, unix.EINVAL, true},
-		{"an unknown flag", version("{}\x00").flagged(1 << 9), 0, FaultFlags, unix.EINVAL, true},
-		{"no reply wanted", posted(version("{}\x00")), 0, FaultVersion, 0, true},
-		{"major version 1", frame{command: CommandVersion, body: versionBody(1, 0, "{}\x00")}, 0, FaultVersion, unix.EINVAL, true},
-		{"no NUL", version("{}"), 0, FaultVersion, unix.EINVAL, true},
-		{"an empty string", version("\x00"), 0, FaultVersion, unix.EINVAL, true},
-		{"a brace missing", version("{\x00"), 0, FaultVersion, unix.EINVAL, true},
-		{"no object", version("[]\x00"), 0, FaultVersion, unix.EINVAL, true},
-		{"capabilities that are a string", version(`{"capabilities":"23"}` + "\x00"), 0, FaultVersion, unix.EINVAL, true},
-		{"a word for a number", version(`{"capabilities":{"max_msg_fds":"foo"}}` + "\x00"), 0, FaultVersion, unix.EINVAL, true},
-		{"a negative number", version(`{"capabilities":{"max_msg_fds":-1}}` + "\x00"), 0, FaultVersion, unix.EINVAL, true},
-		{"a number of 30 digits", version(`{"capabilities":{"max_dma_maps":` + strings.Repeat("9", 30) + "}}\x00"), 0, FaultVersion, unix.EINVAL, true},
-		{"a number for a truth", version(`{"capabilities":{"write_multiple":1}}` + "\x00"), 0, FaultVersion, unix.EINVAL, true},
-		{"a socket that is a number", version(`{"capabilities":{"twin_socket":1}}` + "\x00"), 0, FaultVersion, unix.EINVAL, true},
-		{"no pages of 4 KiB", version(`{"capabilities":{"pgsizes":65536}}` + "\x00"), 0, FaultVersion, unix.EINVAL, true},
-		{"arrays 2000 deep", version(strings.Repeat("[", 2000) + "\x00"), 0, FaultVersion, unix.EINVAL, true},
+		{"first-info", command(CommandDeviceGetInfo, 16), 0, FaultHandshake, unix.EINVAL, true},
+		{"first-command-4711", command(4711, 0), 0, FaultHandshake, unix.EINVAL, true},
+		{"first-reply", command(CommandVersion, 4).flagged(typeReply), 0, FaultReply, 0, true},
+		{"first-size-8", command(CommandVersion, 4).sized(8), 0, FaultSize, 0, true},
+		{"version-0-bytes", command(CommandVersion, 0), 0, FaultVersion, unix.EINVAL, true},
+		{"version-3-bytes", command(CommandVersion, 3), 0, FaultVersion, unix.EINVAL, true},
+		{"version-4101-bytes", command(CommandVersion, versionSize+maxVersionData+1), 0, FaultVersion, unix.EINVAL, true},
+		{"version-fd", version("{}\x00"), 1, FaultFDs, unix.EINVAL, true},
+		{"version-flag", version("{}\x00").flagged(1 << 9), 0, FaultFlags, unix.EINVAL, true},
+		{"version-no-reply", posted(version("{}\x00")), 0, FaultVersion, 0, true},
+		{"version-major-1", frame{command: CommandVersion, body: versionBody(1, 0, "{}\x00")}, 0, FaultVersion, unix.EINVAL, true},
+		{"version-no-nul", version("{}"), 0, FaultVersion, unix.EINVAL, true},
+		{"version-empty-string", version("\x00"), 0, FaultVersion, unix.EINVAL, true},
+		{"version-brace", version("{\x00"), 0, FaultVersion, unix.EINVAL, true},
+		{"version-array", version("[]\x00"), 0, FaultVersion, unix.EINVAL, true},
+		{"version-capabilities-string", version(`{"capabilities":"23"}` + "\x00"), 0, FaultVersion, unix.EINVAL, true},
+		{"version-word-for-number", version(`{"capabilities":{"max_msg_fds":"foo"}}` + "\x00"), 0, FaultVersion, unix.EINVAL, true},
+		{"version-negative", version(`{"capabilities":{"max_msg_fds":-1}}` + "\x00"), 0, FaultVersion, unix.EINVAL, true},
+		{"version-30-digits", version(`{"capabilities":{"max_dma_maps":` + strings.Repeat("9", 30) + "}}\x00"), 0, FaultVersion, unix.EINVAL, true},
+		{"version-number-for-bool", version(`{"capabilities":{"write_multiple":1}}` + "\x00"), 0, FaultVersion, unix.EINVAL, true},
+		{"version-twin-number", version(`{"capabilities":{"twin_socket":1}}` + "\x00"), 0, FaultVersion, unix.EINVAL, true},
+		{"version-pgsizes-64k", version(`{"capabilities":{"pgsizes":65536}}` + "\x00"), 0, FaultVersion, unix.EINVAL, true},
+		{"version-deep", version(strings.Repeat("[", 2000) + "\x00"), 0, FaultVersion, unix.EINVAL, true},
 	}
 }
 
 func TestAHandshakeThatFailsEndsTheConnectionAndOpensNoDevice(t *testing.T) {
 	for _, tc := range handshakeFaults() {
-		t.Run(tc.name, func(t *testing.T) {
+		t.Run(tc.id, func(t *testing.T) {
 			r := start(t, nil, nil)
 			c := dial(t, r.path)
 			for range tc.files {

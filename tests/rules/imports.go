@@ -34,6 +34,7 @@ var rules = []rule{
 	{pkg: "hostverbs/verbstest", may: []string{"hostverbs", "guestmem"}},
 	{pkg: "pvrdma", may: []string{"pvrdma/abi", "hostverbs", "guestmem", "ringbuf", "internal/timerwheel"}},
 	{pkg: "vfiouser"},
+	{pkg: "vfiouser/internal/...", may: []string{"vfiouser"}},
 	{pkg: "pvrdma/pcifn", may: []string{"pvrdma", "pvrdma/abi", "guestmem", "ringbuf", "vfiouser"}},
 	// The guest in Go shares no code with the device, so that one misreading of the ABI cannot pass on both sides.
 	{pkg: "internal/testguest/...", may: []string{"internal/testguest/..."}},
