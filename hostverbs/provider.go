@@ -77,6 +77,17 @@ type Context interface {
 	Close() error
 }
 
+// A visit is what is done for one queue pair before others have their turn, in a call of PostSend or in Progress. It
+// ends at the first of two bounds, so that it takes tens of microseconds at most, whatever the guest has posted. A call
+// of Progress moves no more bytes than one visit, and takes no more requests of a guest, however many wait.
+const (
+	// VisitWRs is the most work requests that a visit takes. A request of the send queue and the receive request that
+	// it uses up at the other end count as one; of requests that are flushed each counts.
+	VisitWRs = 64
+	// VisitBytes is the most payload that a visit moves, in either direction. A longer message goes on in later visits.
+	VisitBytes = 256 << 10
+)
+
 // PD is a protection domain, see ibv_alloc_pd(3).
 type PD interface {
 	// Dealloc frees it; EBUSY while an MR or a QP uses it.
@@ -135,8 +146,8 @@ type QP interface {
 
 	// PostSend hands over work requests in order and returns how many were taken; those not taken are offered again
 	// after QPHandler.SendReady. What is wrong with a request becomes its completion, never a return value. In ERR
-	// every request is taken and flushed; below RTS none is taken. The engine copies what it needs before it
-	// returns. Owner thread only.
+	// requests are taken and flushed; below RTS none is taken. The engine copies what it needs before it
+	// returns. A call is a visit: see VisitWRs. Owner thread only.
 	PostSend(wrs []SendWR) int
 	// RecvPosted says that the receive queue may have new requests: a hint, needed only so that a QP in ERR
 	// flushes them. Owner thread only.

@@ -87,8 +87,9 @@ type Device struct {
 	// ready are the queue pairs that wait for a turn, those from readyAt on.
 	ready   []*queuePair
 	readyAt int
-	// share is how much may still be done for the device in this pass: see passShare.
+	// share and looks are how much may still be done for the device in this pass: see passShare and passLooks.
 	share      int
+	looks      int
 	graced     []*completionQueue
 	unflushed  bool // Notifier.CQEvent had no room
 	sends      [sendBatch]hostverbs.SendWR
@@ -146,7 +147,8 @@ func (d *Device) Activate(uarPFN uint64) error {
 		return fmt.Errorf("activate device of %s: %w", d.cfg.Name, err)
 	}
 	d.worker.Do(func() {
-		d.engine, d.uarPFN, d.failed, d.share = engine, uarPFN, false, passShare
+		d.engine, d.uarPFN, d.failed = engine, uarPFN, false
+		d.share, d.looks = passShare, passLooks
 		d.worker.addDevice(d)
 	})
 	return nil

@@ -175,14 +175,13 @@ func (c *userContext) sweep() {
 		return
 	}
 	n := min(c.sweepLeft, sweepSlice, len(c.qps))
-	for n > 0 && c.qps[0].dev.share > 0 {
+	for d := c.qps[0].dev; n > 0 && d.share > 0 && d.looks > 0; n-- {
 		if c.sweepAt >= len(c.qps) {
 			c.sweepAt = 0
 		}
 		c.qps[c.sweepAt].rung(abi.UARQPSend | abi.UARQPRecv)
 		c.sweepAt++
 		c.sweepLeft--
-		n--
 	}
 }
 

@@ -14,14 +14,15 @@ import (
 const (
 	// sendBatch is how many work requests go to the engine in one call.
 	sendBatch = 16
-	// sendTurn is how many work requests of one queue pair are served before another gets its turn.
-	sendTurn = 64
-	// passShare is how much work of one device is done before all others had their turn: so many requests, or twice a
-	// megabyte, 100 us or so. A guest may have thousands of busy queue pairs.
-	passShare = 512
-	// shareBytes are as much work as a request, and sliceBytes the most that an engine moves at once for one.
-	shareBytes = 4 << 10
-	sliceBytes = 1 << 20
+	// passShare is how much of a device's work is done before all others had their turn, a visit's worth, however many
+	// queue pairs have some. A request is one share, or more if it is long or in many pieces: passShare of them are
+	// hostverbs.VisitBytes at most.
+	passShare  = hostverbs.VisitWRs
+	shareBytes = hostverbs.VisitBytes / hostverbs.VisitWRs
+	sharePiece = 4
+	// passLooks is how many queue pairs, completion queues and doorbells of a device are looked at in a pass, a few
+	// microseconds.
+	passLooks = 256
 	// maxWQESize is a send work request with all its elements.
 	maxWQESize = abi.SendWQEHdrSize + hostverbs.MaxSGE*abi.SGESize
 )
@@ -74,7 +75,7 @@ func (q *queuePair) rung(value uint32) {
 		return
 	}
 	if value&abi.UARQPSend != 0 {
-		if d := q.dev; d.share <= 0 || d.readyAt < len(d.ready) {
+		if d := q.dev; d.share <= 0 || d.looks <= 0 || d.readyAt < len(d.ready) {
 			q.later() // others wait
 		} else {
 			q.serveSends()
@@ -109,18 +110,18 @@ func (q *queuePair) consumed(w *workQueue) {
 	}
 }
 
-// serveSends hands what waits in the send queue to the engine, for a turn at most.
+// serveSends is a visit: it hands what waits in the send queue to the engine, as far as the device's share goes.
 func (q *queuePair) serveSends() {
 	d := q.dev
-	d.share-- // to look is work, too
+	d.looks--
 	left := q.refresh(&q.sq)
-	for turn := 0; left != 0 && !q.dead; {
-		if turn >= sendTurn || d.share <= 0 {
-			q.later()
-			return
-		}
+	for left != 0 && !q.dead {
 		n, ok := q.gather(int(min(left, sendBatch)))
 		if !ok {
+			return
+		}
+		if n == 0 {
+			q.later()
 			return
 		}
 		took := q.engine.PostSend(d.sends[:n])
@@ -135,23 +136,29 @@ func (q *queuePair) serveSends() {
 			return // SendReady brings us back
 		}
 		left -= uint32(took)
-		turn += took
 	}
 }
 
-// gather decodes up to n send requests into Device.sends, as far as the device's share goes, and returns how many.
+// gather decodes up to n send requests into Device.sends, as far as the device's share goes, and returns how many. One that
+// needs more than what is left waits for the next pass, unless it is the pass's first: it may need more than any pass has.
 func (q *queuePair) gather(n int) (int, bool) {
 	d := q.dev
 	slot := q.sq.cons
 	for i := range n {
+		if d.share <= 0 {
+			return i, true
+		}
 		wr := &d.sends[i]
 		if err := q.decodeSend(slot, wr); err != nil {
 			q.broken(BadMemory, err)
 			return 0, false
 		}
-		if d.share -= cost(wr); d.share <= 0 {
-			return i + 1, true
+		c := cost(wr)
+		if c > d.share && d.share < passShare {
+			d.share = 0
+			return i, true
 		}
+		d.share -= c
 		slot = q.sq.ring.Inc(slot)
 	}
 	return n, true
@@ -163,7 +170,8 @@ func cost(wr *hostverbs.SendWR) int {
 	for i := range wr.NumSGE {
 		bytes += uint64(wr.SGE[i].Length)
 	}
-	return 1 + int(min(bytes, sliceBytes)/shareBytes)
+	bytes = min(bytes, hostverbs.VisitBytes) // the rest of it the engine moves in visits of its own
+	return int(max(1, (bytes+shareBytes-1)/shareBytes, uint64(wr.NumSGE)/sharePiece))
 }
 
 // PullRecv implements hostverbs.QPHandler.
@@ -267,7 +275,7 @@ func (d *Device) serveReady() bool {
 	if n == 0 {
 		return false
 	}
-	for ; n > 0 && d.share > 0; n-- {
+	for ; n > 0 && d.share > 0 && d.looks > 0; n-- {
 		q := d.ready[d.readyAt]
 		d.ready[d.readyAt] = nil
 		d.readyAt++

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pvrdmad/pvrdmad/hostverbs"
 	"github.com/pvrdmad/pvrdmad/pvrdma/abi"
 )
 
@@ -25,9 +26,14 @@ func TestOneDeviceGetsOnlyItsShareOfAPassHoweverManyQueuePairsItHas(t *testing.T
 		size uint32
 		most int // requests in a pass
 	}{
-		"small requests": {size: 1, most: passShare},
-		"long messages":  {size: 1 << 20, most: 2*(1<<20)/sliceBytes + 1},
-		"huge messages":  {size: 1 << 31, most: 2*(1<<20)/sliceBytes + 1},
+		"small requests":      {size: 1, most: hostverbs.VisitWRs},
+		"full shares":         {size: shareBytes, most: hostverbs.VisitWRs},
+		"a bit more":          {size: shareBytes + 1, most: hostverbs.VisitWRs / 2},
+		"a quarter of a pass": {size: hostverbs.VisitBytes / 4, most: 4},
+		"more than a third":   {size: hostverbs.VisitBytes/3 + 1, most: 2},
+		"a pass":              {size: hostverbs.VisitBytes, most: 1},
+		"long messages":       {size: 1 << 20, most: 1},
+		"huge messages":       {size: 1 << 31, most: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)

@@ -187,7 +187,7 @@ func (w *Worker) visit(d *Device, now int64) (worked bool, next int64) {
 	if d.failed {
 		return false, 0
 	}
-	d.share = passShare
+	d.share, d.looks = passShare, passLooks
 	if !w.guard(d, func() { worked, next = d.poll(now) }) {
 		return true, 0
 	}

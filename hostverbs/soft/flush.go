@@ -35,14 +35,15 @@ func (q *qp) flushHeld() {
 	}
 }
 
-// flush completes what is posted with WCWRFlushErr, in order: first what the engine holds. It says whether there may be
-// more receives.
-func (q *qp) flush() (more bool) {
+// flush completes what is posted with WCWRFlushErr, in order: first what the engine holds, which the turn itself pays for.
+// It says whether there may be more receives: a receive queue in shared memory can be refilled for ever.
+func (q *qp) flush(b *budget) (more bool) {
 	q.flushHeld()
 	if q.rq.have {
+		b.wrs--
 		q.completeRecv(hostverbs.WCWRFlushErr)
 	}
-	for range maxFlush {
+	for ; b.wrs > 0; b.wrs-- {
 		if q.dead {
 			return false
 		}

@@ -134,7 +134,8 @@ func TestTurnsGoRoundGuestsAndTheirQueuePairs(t *testing.T) {
 	tr.remove(qs["a2"])
 	var got []string
 	for tr.n > 0 {
-		q := tr.pop()
+		q := tr.next().waiting.head
+		tr.remove(q)
 		got = append(got, names[q])
 		if names[q] == "a1" && len(got) == 1 {
 			tr.push(q)

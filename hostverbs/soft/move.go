@@ -9,18 +9,17 @@ import (
 	"github.com/pvrdmad/pvrdmad/hostverbs"
 )
 
-// move copies the next slice of the message, and adds its bytes to spent. Keys are looked up for every piece, since
-// regions may have been deregistered between two slices.
-func (q *qp) move(p *qp, wr *hostverbs.SendWR, spent *uint64) hostverbs.WCStatus {
+// move copies as much of the message as the visit has left. Keys are looked up for every piece, since regions may have been
+// deregistered between two visits.
+func (q *qp) move(p *qp, wr *hostverbs.SendWR, b *budget) hostverbs.WCStatus {
 	s := &q.sq
-	for left := min(sliceBytes, s.total-s.moved); left > 0; {
-		n, status := q.movePiece(p, wr, left)
+	for s.moved < s.total && b.bytes > 0 {
+		n, status := q.movePiece(p, wr, min(s.total-s.moved, b.bytes))
 		if status != hostverbs.WCSuccess {
 			return status
 		}
 		s.moved += n
-		left -= n
-		*spent += n
+		b.moved(n)
 	}
 	return hostverbs.WCSuccess
 }

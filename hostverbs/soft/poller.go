@@ -12,23 +12,9 @@ import (
 	"github.com/pvrdmad/pvrdmad/internal/timerwheel"
 )
 
-// How much is done without looking at anything else. Large enough that copies run at full speed, small enough that a
-// guest waits microseconds for another one's message.
-const (
-	// sliceBytes is what a message moves before it is another's turn: 20 to 60 us of copying. Below 1 MiB the runtime
-	// copies through the cache, which takes 1.6 times as long for the same bytes of a long message.
-	sliceBytes = 1 << 20
-	// maxPerPost is the most requests that one PostSend starts; it starts none after it has moved a slice.
-	maxPerPost = 64
-	// progressBytes and maxVisits bound one Progress: after so many bytes no other queue pair has its turn.
-	progressBytes = 2 * sliceBytes
-	maxVisits     = 32
-	// maxTimers is the most timers that fire before anything else is looked at.
-	maxTimers = 256
-	// maxFlush is the most receives that a queue pair flushes before it is another's turn: an RQ in shared memory can
-	// be refilled for ever.
-	maxFlush = 64
-)
+// maxTimers is the most timers that fire before anything else is looked at. A timer that fires only puts its queue pair
+// into the list of those that wait for a turn.
+const maxTimers = 256
 
 // poller is the engine's share of one owner thread.
 type poller struct {
@@ -59,14 +45,18 @@ func newPoller(e *Engine, o hostverbs.Owner) *poller {
 	}
 }
 
-// Progress gives every queue pair that was waiting its turn, up to a bound.
+// Progress gives guests whose queue pairs wait their turns, one guest after the other, until all had one or a visit's worth
+// of bytes has moved: the owner looks at doorbells in between, so that a short message waits for one visit, not for one of
+// every guest.
 func (pl *poller) Progress(now int64) (worked bool, next int64) {
 	pl.timers.Advance(now, maxTimers)
-	spent := uint64(0)
-	for n := min(pl.active.n, maxVisits); n > 0 && spent < progressBytes; n-- {
-		if pl.active.pop().visit(now, &spent) {
+	bytes := uint64(hostverbs.VisitBytes)
+	for n := pl.active.guests.n; n > 0 && pl.active.n > 0 && bytes > 0; n-- {
+		b := budget{wrs: hostverbs.VisitWRs, bytes: bytes}
+		if pl.active.next().goOn(now, &b) {
 			worked = true
 		}
+		bytes = b.bytes
 	}
 	next = pl.timers.Next()
 	if due := pl.count.publish(now); due != 0 && (next == 0 || due < next) {

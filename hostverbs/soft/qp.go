@@ -216,14 +216,14 @@ func (q *qp) want(t todo) {
 
 // visit is the queue pair's turn. It says whether that brought anything on: to try once more in vain, or to start a timer,
 // does not, or an owner would never sleep while a peer has no receive.
-func (q *qp) visit(now int64, spent *uint64) bool {
+func (q *qp) visit(now int64, b *budget) bool {
 	did := q.todo&^(todoRun|todoArm) != 0
 	q.running = true
-	if q.take(todoFlush) && q.flush() {
+	if q.take(todoFlush) && q.flush(b) {
 		q.want(todoFlush)
 	}
 	if q.take(todoRun) {
-		q.resume(spent)
+		q.resume(b)
 		did = did || q.sq.waiting == waitNone
 	}
 	if q.take(todoArm) {

@@ -57,7 +57,7 @@ func (s *sendQueue) end(q *qp) {
 	q.todo &^= todoRun | todoArm
 }
 
-// PostSend carries out requests until one has to wait or the slice is used up.
+// PostSend carries out requests until one has to wait or the visit is over.
 func (q *qp) PostSend(wrs []hostverbs.SendWR) int {
 	if q.running {
 		// A callback of this queue pair posts: it is told when the request under way is finished.
@@ -65,9 +65,10 @@ func (q *qp) PostSend(wrs []hostverbs.SendWR) int {
 		return 0
 	}
 	q.running = true
-	spent := uint64(0)
+	b := fullVisit
 	n := 0
-	for n < len(wrs) && q.accept(&wrs[n], n, &spent) {
+	for n < len(wrs) && b.left() && q.accept(&wrs[n], &b) {
+		b.wrs--
 		n++
 	}
 	q.running = false
@@ -78,8 +79,8 @@ func (q *qp) PostSend(wrs []hostverbs.SendWR) int {
 	return n
 }
 
-// accept takes one request, unless it has to stay with the device. taken is how many this PostSend took before.
-func (q *qp) accept(wr *hostverbs.SendWR, taken int, spent *uint64) bool {
+// accept takes one request, unless it has to stay with the device.
+func (q *qp) accept(wr *hostverbs.SendWR, b *budget) bool {
 	if q.dead {
 		return true // nobody is told: the device is being reset
 	}
@@ -89,7 +90,7 @@ func (q *qp) accept(wr *hostverbs.SendWR, taken int, spent *uint64) bool {
 		q.completeSend(wr, hostverbs.WCWRFlushErr)
 		return true
 	case hostverbs.StateRTS:
-		if q.sq.busy || taken >= maxPerPost || *spent >= sliceBytes {
+		if q.sq.busy {
 			return false
 		}
 		if q.typ == hostverbs.QPTypeGSI {
@@ -97,7 +98,7 @@ func (q *qp) accept(wr *hostverbs.SendWR, taken int, spent *uint64) bool {
 			return true
 		}
 		q.sq.start(&q.attr)
-		if q.step(wr, spent) && !q.dead {
+		if q.step(wr, b) && !q.dead {
 			q.sq.wr = *wr
 			q.sq.busy = true
 		}
@@ -107,7 +108,7 @@ func (q *qp) accept(wr *hostverbs.SendWR, taken int, spent *uint64) bool {
 }
 
 // resume goes on with the request under way, because its timer fired or it is its turn again.
-func (q *qp) resume(spent *uint64) {
+func (q *qp) resume(b *budget) {
 	if !q.sq.busy {
 		return
 	}
@@ -121,11 +122,11 @@ func (q *qp) resume(spent *uint64) {
 		q.sq.retries--
 		q.pl.count.add(cntRetries, 1)
 	}
-	q.step(&q.sq.wr, spent)
+	q.step(&q.sq.wr, b)
 }
 
 // step carries a request on as far as it goes, and says whether it is still under way.
-func (q *qp) step(wr *hostverbs.SendWR, spent *uint64) (under bool) {
+func (q *qp) step(wr *hostverbs.SendWR, b *budget) (under bool) {
 	if q.sq.moved == 0 {
 		if status := q.checkRequest(wr); status != hostverbs.WCSuccess {
 			q.finish(wr, status)
@@ -151,7 +152,7 @@ func (q *qp) step(wr *hostverbs.SendWR, spent *uint64) (under bool) {
 		q.sq.admitted, q.sq.admittedTo, q.sq.admittedBy = true, p, p.incarnation
 	}
 	q.sq.retries = q.attr.RetryCnt
-	if status := q.move(p, wr, spent); status != hostverbs.WCSuccess {
+	if status := q.move(p, wr, b); status != hostverbs.WCSuccess {
 		q.finish(wr, status)
 		return false
 	}

@@ -32,16 +32,12 @@ func (t *turns) remove(q *qp) {
 	t.n--
 }
 
-// pop returns the queue pair whose turn it is, and moves its guest to the end. There is one.
-func (t *turns) pop() *qp {
+// next returns the guest whose turn it is, and moves it to the end. There is one.
+func (t *turns) next() *context {
 	c := t.guests.head
-	q := c.waiting.head
-	t.remove(q)
-	if c.waiting.n > 0 {
-		t.guests.remove(c)
-		t.guests.push(c)
-	}
-	return q
+	t.guests.remove(c)
+	t.guests.push(c)
+	return c
 }
 
 // links are an element's neighbours in a list.
