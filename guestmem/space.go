@@ -149,17 +149,22 @@ func (s *Space) isClosed() bool {
 	return s.closed
 }
 
-// Unmap removes the region that is exactly addr+size and revokes the page lists that lie in it, wholly or in part.
-// When it returns, nothing reaches the memory through the region any more. ENOENT if there is no such region.
+// Unmap removes the regions that lie in addr+size, of which there is at least one, and revokes the page lists that lie
+// in them, wholly or in part. When it returns, nothing reaches the memory through them any more. ENOENT if there is no
+// such region or if the range cuts one. A virtual IOMMU takes two megabytes back at once that it gave page by page.
 func (s *Space) Unmap(addr, size uint64) error {
 	s.ctl.Lock()
 	defer s.ctl.Unlock()
 	v := s.cur.Load()
-	r := v.tab.find(addr)
-	if r == nil || r.addr != addr || r.size != size {
-		return s.errf("unmap %#x+%#x: no such region: %w", addr, size, unix.ENOENT)
+	regions, err := v.tab.inside(addr, size)
+	if err != nil {
+		return s.errf("unmap %#x+%#x: %w", addr, size, err)
 	}
-	s.retire(v, v.tab.remove(r), r)
+	tab := v.tab
+	for _, r := range regions {
+		tab = tab.remove(r)
+	}
+	s.retire(v, tab, regions...)
 	return nil
 }
 

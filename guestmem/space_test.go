@@ -113,19 +113,66 @@ func TestTheLastPageOfTheAddressSpaceCanBeMapped(t *testing.T) {
 	}
 }
 
-func TestUnmapWantsTheExactRegion(t *testing.T) {
+func TestUnmapCutsNoRegion(t *testing.T) {
 	g := newGuest(t, guestmem.NewDomain(), "vm1", 8*page)
 	for name, r := range map[string][2]uint64{
-		"front half": {0, 4 * page}, "back half": {4 * page, 4 * page}, "too long": {0, 9 * page}, "elsewhere": {1 << 30, page},
+		"front half": {0, 4 * page}, "back half": {4 * page, 4 * page}, "the middle": {page, page}, "elsewhere": {1 << 30, page},
+		"the back half and more": {4 * page, 9 * page}, "nothing": {0, 0}, "beyond all addresses": {page, math.MaxUint64},
 	} {
 		t.Run(name, func(t *testing.T) {
 			mustFail(t, g.Unmap(r[0], r[1]), unix.ENOENT, "vm1")
 		})
 	}
-	if err := g.Unmap(0, 8*page); err != nil {
+	if n := g.Stats().Regions; n != 1 {
+		t.Fatalf("%d regions are left of one", n)
+	}
+	if err := g.Unmap(0, 9*page); err != nil { // what is a hole already does not matter
 		t.Fatal(err)
 	}
 	mustFail(t, g.Unmap(0, 8*page), unix.ENOENT, "vm1")
+}
+
+// A virtual IOMMU maps page by page, and takes a whole page table back with one message.
+func TestUnmapTakesAllRegionsOfARange(t *testing.T) {
+	const pages = 1024
+	g := guestmem.NewDomain().NewSpace("vm1")
+	t.Cleanup(func() { _ = g.Close() })
+	fd := memfd(t, pages*page)
+	for i := range uint64(pages) {
+		if i%8 == 7 {
+			continue // holes
+		}
+		if err := g.Map(i*page, page, fd, (pages-1-i)*page, rw); err != nil {
+			t.Fatal(err)
+		}
+	}
+	barriers := 0
+	g.SetBarrier(func() { barriers++ })
+	inside, err := g.Pin([]uint64{700 * page, 3 * page}, rw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inside.Release()
+	beside, err := g.Pin([]uint64{511*page - page, 1023*page - page}, rw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer beside.Release()
+
+	if err := g.Unmap(512*page, 510*page); err != nil {
+		t.Fatal(err)
+	}
+
+	if n := g.Stats().Regions; n != 448+1 || barriers != 1 {
+		t.Errorf("%d regions are left, %d barriers; want 449 and 1", n, barriers)
+	}
+	if !inside.Revoked() || beside.Revoked() {
+		t.Errorf("revoked: the list in the range %v, the list beside it %v", inside.Revoked(), beside.Revoked())
+	}
+	mustFail(t, g.Read(700*page, make([]byte, 1)), unix.EFAULT, "vm1")
+	if err := errors.Join(g.Read(510*page, make([]byte, 1)), g.Read(1022*page, make([]byte, 1))); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestTheDescriptorMayBeClosedAfterMap(t *testing.T) {

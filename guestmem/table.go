@@ -2,7 +2,13 @@
 
 package guestmem
 
-import "sort"
+import (
+	"fmt"
+	"slices"
+	"sort"
+
+	"golang.org/x/sys/unix"
+)
 
 // Prot says what a guest allows the device to do with memory.
 type Prot uint8
@@ -133,6 +139,34 @@ func (t *table) remove(r *region) *table {
 		chunks = append(chunks, c)
 	}
 	return &table{chunks: append(chunks, rest...), n: t.n - 1}
+}
+
+// inside returns the regions in [addr, addr+size-1], in order of address: ENOENT if there are none or if one lies there in
+// part.
+func (t *table) inside(addr, size uint64) ([]*region, error) {
+	if size == 0 || addr+(size-1) < addr {
+		return nil, fmt.Errorf("no range of addresses: %w", unix.ENOENT)
+	}
+	var found []*region
+	last := addr + (size - 1)
+	for left := size; ; {
+		r := t.overlap(addr, left)
+		if r == nil {
+			break
+		}
+		if r.addr < addr || r.last() > last {
+			return nil, fmt.Errorf("the range cuts the region %#x+%#x: %w", r.addr, r.size, unix.ENOENT)
+		}
+		found = append(found, r)
+		if left = r.addr - addr; left == 0 {
+			break
+		}
+	}
+	if found == nil {
+		return nil, fmt.Errorf("no such region: %w", unix.ENOENT)
+	}
+	slices.Reverse(found)
+	return found, nil
 }
 
 // all calls f for every region in order of address.

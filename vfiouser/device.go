@@ -70,8 +70,8 @@ type Device interface {
 	// too if there is a file), that Size is not 0 and nothing wraps, that no other mapping overlaps and that
 	// there are fewer than MaxDMAMaps.
 	MapDMA(m DMAMap) error
-	// UnmapDMA takes back one mapping; addr and size are exactly those of an earlier MapDMA. The client is
-	// answered when it returns: by then nothing may touch that memory any more.
+	// UnmapDMA takes back the mappings of earlier calls of MapDMA that lie in a range: at least one, and none of
+	// them in part. The client is answered when it returns: by then nothing may touch that memory any more.
 	UnmapDMA(addr, size uint64) error
 	// UnmapAllDMA takes back all mappings, with the same promise.
 	UnmapAllDMA() error

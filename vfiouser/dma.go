@@ -108,7 +108,7 @@ func (s *Session) dmaUnmap(m *message) (answer, error) {
 	case argsz < dmaUnmapSize || flags&^dmaUnmapAll != 0:
 		err = refuse(FaultArgs, unix.EINVAL, "DMA_UNMAP with argsz %d and flags %#x", argsz, flags)
 	case flags == 0:
-		err = s.unmapOne(n)
+		err = s.unmap(n)
 	case n != mapping{}:
 		err = refuse(FaultArgs, unix.EINVAL, "DMA_UNMAP of all with %#x+%#x", n.addr, n.size)
 	default:
@@ -123,18 +123,26 @@ func (s *Session) dmaUnmap(m *message) (answer, error) {
 	return answer{}, nil
 }
 
-// unmapOne takes back one mapping.
-func (s *Session) unmapOne(n mapping) error {
+// unmap takes back the mappings in a range, which are whole and at least one: the document wants the address and size of
+// one, but QEMU's virtual IOMMUs take back with one message what they mapped page by page.
+func (s *Session) unmap(n mapping) error {
 	i, known := s.maps.find(n.addr)
+	j := i
+	for j < len(s.maps) && s.maps[j].addr-n.addr < n.size {
+		j++
+	}
 	switch {
-	case !known:
+	case n.size == 0 || n.size > math.MaxUint64-n.addr:
+		return refuse(FaultMapping, unix.EINVAL, "DMA_UNMAP of %#x+%#x", n.addr, n.size)
+	case !known && i > 0 && n.addr-s.maps[i-1].addr < s.maps[i-1].size, i == j:
 		return refuse(FaultMapping, unix.ENOENT, "DMA_UNMAP of %#x+%#x, which is not mapped", n.addr, n.size)
-	case s.maps[i].size != n.size:
-		return refuse(FaultMapping, unix.EINVAL, "DMA_UNMAP of %#x+%#x, mapped with size %#x", n.addr, n.size, s.maps[i].size)
+	}
+	if last := s.maps[j-1]; n.size-(last.addr-n.addr) < last.size {
+		return refuse(FaultMapping, unix.EINVAL, "DMA_UNMAP of %#x+%#x, mapped with size %#x", n.addr, n.size, last.size)
 	}
 	if err := s.dev.UnmapDMA(n.addr, n.size); err != nil {
 		return err
 	}
-	s.maps = slices.Delete(s.maps, i, i+1)
+	s.maps = slices.Delete(s.maps, i, j)
 	return nil
 }

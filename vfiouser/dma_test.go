@@ -106,24 +106,57 @@ func TestAMappingOverAnotherIsEEXIST(t *testing.T) {
 	}
 }
 
-func TestAnUnmappingMustBeExact(t *testing.T) {
+func TestAnUnmappingCutsNoMapping(t *testing.T) {
 	r := start(t, nil, nil)
 	c := r.client()
 	c.must(mapFrame(3, 0, 0x4000, 0x2000))
+	r.device().taken()
 
-	for want, f := range map[unix.Errno]frame{
-		unix.EINVAL: unmapFrame(0, 0x4000, 0x1000),
-		unix.ENOENT: unmapFrame(0, 0x5000, 0x1000),
+	for _, tc := range []struct {
+		addr, size uint64
+		want       unix.Errno
+	}{
+		{0x4000, 0x1000, unix.EINVAL},
+		{0x3000, 0x2000, unix.EINVAL},
+		{0x5000, 0x1000, unix.ENOENT},
+		{0x5000, 0x4000, unix.ENOENT},
+		{0x2000, 0x2000, unix.ENOENT},
+		{0x6000, 0x2000, unix.ENOENT},
+		{0x4000, 0, unix.EINVAL},
+		{0x4000, math.MaxUint64, unix.EINVAL},
 	} {
-		if got := unix.Errno(c.call(f).errno); got != want {
-			t.Errorf("got errno %v, want %v", got, want)
+		if got := unix.Errno(c.call(unmapFrame(0, tc.addr, tc.size)).errno); got != tc.want {
+			t.Errorf("%#x+%#x: got errno %v, want %v", tc.addr, tc.size, got, tc.want)
 		}
+	}
+	if calls := r.device().methods(); len(calls) != 0 {
+		t.Errorf("the device was called: %v", calls)
 	}
 	c.must(unmapFrame(0, 0x4000, 0x2000))
 
 	if got := unix.Errno(c.call(unmapFrame(0, 0x4000, 0x2000)).errno); got != unix.ENOENT {
 		t.Errorf("the second time: got errno %v", got)
 	}
+}
+
+// QEMU's virtual IOMMUs map page by page, and take back with one message what one page table covers.
+func TestAnUnmappingTakesBackAllMappingsInItsRange(t *testing.T) {
+	r := start(t, nil, nil)
+	c := r.client()
+	for _, addr := range []uint64{0x1ff000, 0x200000, 0x201000, 0x3ff000, 0x400000} {
+		c.must(mapFrame(3, 0, addr, 0x1000))
+	}
+	r.device().taken()
+
+	c.must(unmapFrame(0, 0x200000, 0x200000))
+
+	want := []call{{Method: "UnmapDMA", Addr: 0x200000, Size: 0x200000}}
+	if diff := cmp.Diff(want, r.device().taken()); diff != "" {
+		t.Error(diff)
+	}
+	c.must(mapFrame(3, 0, 0x200000, 0x200000)) // all of it is free again
+	c.must(unmapFrame(0, 0x1ff000, 0x1000))
+	c.must(unmapFrame(0, 0x400000, 0x1000))
 }
 
 func TestAMappingThatTheDeviceRefusesIsNotKept(t *testing.T) {
