@@ -5,6 +5,7 @@ package docs
 import (
 	"bytes"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,17 +19,31 @@ import (
 // root is the repository.
 const root = "../.."
 
-// pages are the documents whose commands this package runs.
-var pages = []string{
-	"README.md", "CONTRIBUTING.md", "docs/operations.md", "docs/guest.md", "docs/architecture.md", "docs/decisions.md",
-	"docs/dependencies.md", "tests/vm/README.md", "pvrdma/abi/testdata/README.md",
+// pages returns the documents whose commands and links this package checks: all of the repository.
+func pages(t *testing.T) (all []string) {
+	t.Helper()
+	err := fs.WalkDir(os.DirFS(root), ".", func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case e.IsDir() && strings.HasPrefix(e.Name(), ".") && path != ".":
+			return fs.SkipDir
+		case strings.HasSuffix(path, ".md"):
+			all = append(all, path)
+		}
+		return nil
+	})
+	if err != nil || len(all) < 10 {
+		t.Fatalf("found %d documents, %v", len(all), err)
+	}
+	return all
 }
 
 func TestEveryCommandOfTheDocumentsRuns(t *testing.T) {
 	binary := build(t)
 	targets := makeTargets(t)
 	ran := 0
-	for _, page := range pages {
+	for _, page := range pages(t) {
 		for _, c := range commands(t, page) {
 			ran++
 			t.Run(page+": "+c, func(t *testing.T) {
@@ -49,7 +64,7 @@ func TestEveryCommandOfTheDocumentsRuns(t *testing.T) {
 
 func TestEveryLinkOfTheDocumentsLeadsSomewhere(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#]+)`)
-	for _, page := range pages {
+	for _, page := range pages(t) {
 		for _, m := range link.FindAllStringSubmatch(read(t, page), -1) {
 			if strings.Contains(m[1], "://") {
 				continue
