@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # make help lists what there is.
 
-.PHONY: help build test test-long demo unit vm format clean
+.PHONY: help build test test-long bench demo unit vm format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -14,6 +14,10 @@ test: ## run every test of the project; what the machine lacks is installed
 
 test-long: ## the same with two minutes of fuzzing a target, and ten minutes of traffic
 	FUZZ_TIME=2m PVRDMAD_SOAK=10m scripts/test
+
+bench: ## measure the daemon against what the machine allows; leave it alone meanwhile
+	scripts/setup
+	go run ./tests/bench
 
 demo: ## two virtual machines exchange data through the daemon, with a picture of what happens
 	scripts/setup

@@ -123,7 +123,7 @@ func (w *Worker) run() {
 	runtime.LockOSThread() // for ever: no other goroutine ever runs on this thread, so that its number tells us apart
 	w.tid.Store(int32(unix.Gettid()))
 	guestmem.PrepareGoroutine()
-	w.idle.prepareThread()
+	w.idle.prepareThread(w.tid.Load())
 	for {
 		w.idle.beginPass()
 		if w.pending.Load() != 0 && w.runTasks() {

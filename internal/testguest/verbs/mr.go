@@ -61,3 +61,6 @@ type SGE struct {
 	Addr         uint64
 	Length, LKey uint32
 }
+
+// Pages are the guest addresses of the memory's pages.
+func (m *MR) Pages() []uint64 { return m.buf.Pages() }

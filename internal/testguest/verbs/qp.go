@@ -144,3 +144,8 @@ func (q *QP) SendSlot(i uint32) []byte { return q.sq.slot(i) }
 
 // RecvSlot returns the bytes of a receive element.
 func (q *QP) RecvSlot(i uint32) []byte { return q.rq.slot(i) }
+
+// Memory is what the queue pair shares with the device: the page of indices, the send elements, the receive elements.
+func (q *QP) Memory() (state, send, recv []byte) {
+	return q.mem.bufs[0].Bytes()[:ram.PageSize], q.sq.mem[:int(q.sq.n)*q.sq.stride], q.rq.mem[:int(q.rq.n)*q.rq.stride]
+}

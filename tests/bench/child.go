@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+
+	"golang.org/x/sys/unix"
+)
+
+// The roles that this program plays for itself.
+const (
+	roleVariable = "PVRDMAD_BENCH_ROLE"
+	// roleGuest are the guests: their memory, their programs.
+	roleGuest = "guest"
+	// roleFar is the other side of each bound: on the worker's processor, while the daemon stands still.
+	roleFar = "far"
+)
+
+// operation is something that a child process does when it is told to.
+type operation func(c *child, arg json.RawMessage) (any, error)
+
+// op makes an operation of a function.
+func op[A, R any](f func(c *child, a A) (R, error)) operation {
+	return func(c *child, arg json.RawMessage) (any, error) {
+		var a A
+		if err := json.Unmarshal(arg, &a); err != nil {
+			return nil, err
+		}
+		return f(c, a)
+	}
+}
+
+// request and response are lines of JSON between the processes.
+type request struct {
+	Op  string
+	Arg json.RawMessage
+}
+
+type response struct {
+	Result json.RawMessage
+	Error  string
+}
+
+// child is what a child process holds.
+type child struct {
+	guests []*pair
+	shared *sharedMemory
+}
+
+// runRole is the main function of a child process.
+func runRole(role string) int {
+	// One processor: whatever else the runtime wants to do happens when nothing is measured.
+	runtime.GOMAXPROCS(1)
+	debug.SetGCPercent(-1)
+	ops := operations(role)
+	c := &child{}
+	in, out := json.NewDecoder(bufio.NewReader(os.Stdin)), json.NewEncoder(os.Stdout)
+	for {
+		var q request
+		if err := in.Decode(&q); errors.Is(err, io.EOF) {
+			return 0
+		} else if err != nil {
+			fmt.Fprintf(os.Stderr, "bench %s: %v\n", role, err)
+			return 1
+		}
+		if err := out.Encode(c.answer(ops[q.Op], q)); err != nil {
+			fmt.Fprintf(os.Stderr, "bench %s: %v\n", role, err)
+			return 1
+		}
+	}
+}
+
+func (c *child) answer(f operation, q request) (r response) {
+	if f == nil {
+		return response{Error: fmt.Sprintf("no operation %q", q.Op)}
+	}
+	v, err := f(c, q.Arg)
+	if err == nil {
+		r.Result, err = json.Marshal(v)
+	}
+	if err != nil {
+		r.Error = err.Error()
+	}
+	runtime.GC()
+	return r
+}
+
+// process is a child process, seen from the one that measures.
+type process struct {
+	role string
+	cmd  *exec.Cmd
+	in   io.WriteCloser
+	enc  *json.Encoder
+	dec  *json.Decoder
+}
+
+// startProcess starts this program in a role on one processor.
+func startProcess(role string, cpu int) (*process, error) {
+	p := &process{role: role, cmd: exec.Command("/proc/self/exe")}
+	p.cmd.Env = append(os.Environ(), roleVariable+"="+role)
+	p.cmd.Stderr = os.Stderr
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	p.enc, p.dec = json.NewEncoder(p.in), json.NewDecoder(bufio.NewReader(out))
+	if err := startOn(p.cmd, cpu); err != nil {
+		return nil, fmt.Errorf("start %s: %w", role, err)
+	}
+	return p, nil
+}
+
+// startOn starts a command on some processors: its threads inherit them, and its priority.
+func startOn(cmd *exec.Cmd, cpus ...int) error {
+	result := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
+		var set unix.CPUSet
+		for _, cpu := range cpus {
+			set.Set(cpu)
+		}
+		err := unix.SchedSetaffinity(0, &set)
+		if err == nil {
+			raisePriority()
+			err = cmd.Start()
+		}
+		result <- err
+	}()
+	return <-result
+}
+
+// raisePriority puts the calling thread before everybody else's, if that is allowed: what else runs on the machine
+// then disturbs less. Without the right to it figures vary more, which the verdict sees.
+func raisePriority() { _ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20) }
+
+// begin tells the process to do something, end waits for its answer.
+func (p *process) begin(op string, arg any) error {
+	raw, err := json.Marshal(arg)
+	if err != nil {
+		return err
+	}
+	return p.enc.Encode(request{Op: op, Arg: raw})
+}
+
+func (p *process) end(result any) error {
+	var r response
+	if err := p.dec.Decode(&r); err != nil {
+		return fmt.Errorf("%s ended: %w", p.role, err)
+	}
+	if r.Error != "" {
+		return errors.New(p.role + ": " + r.Error)
+	}
+	if result == nil {
+		return nil
+	}
+	return json.Unmarshal(r.Result, result)
+}
+
+// call is begin and end.
+func (p *process) call(op string, arg, result any) error {
+	if err := p.begin(op, arg); err != nil {
+		return err
+	}
+	return p.end(result)
+}
+
+// stop ends the process.
+func (p *process) stop() error {
+	if p == nil {
+		return nil
+	}
+	_ = p.in.Close() // the end of its input is the end of its work
+	return p.cmd.Wait()
+}
