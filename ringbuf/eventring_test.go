@@ -134,3 +134,56 @@ func TestIndicesThatNoDriverProducesAreRefused(t *testing.T) {
 		}
 	})
 }
+
+// A device that reports and a driver that reads, in any rhythm and from anywhere in the ring, against a list. The driver's
+// own two rings are among them, with their ends of 512 and 1,024 entries as likely as any other place.
+func TestADriverReadsWhatADeviceReports(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		slots := rapid.OneOf(rapid.SampledFrom([]uint32{1536, 3072}), rapid.Uint32Range(1, 40)).Draw(t, "slots")
+		r, err := ringbuf.NewEventRing(slots)
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := (2*r.Capacity() - rapid.Uint32Range(0, 40).Draw(t, "steps before the end")%(2*r.Capacity())) % (2 * r.Capacity())
+		d, prod := driver{n: slots, prod: start, cons: start}, start
+		memory, next := make([]uint32, slots), uint32(0)
+		var queue []uint32
+		t.Repeat(map[string]func(*rapid.T){
+			"report": func(t *rapid.T) {
+				for range rapid.IntRange(1, int(r.Capacity())).Draw(t, "events") {
+					if full := r.Full(prod, d.cons); full != (len(queue) == int(r.Capacity())) {
+						t.Fatalf("Full is %v with %d of %d outstanding", full, len(queue), r.Capacity())
+					} else if full {
+						return
+					}
+					next++
+					memory[r.Slot(prod)] = next
+					queue = append(queue, next)
+					prod = r.Inc(prod)
+					d.prod = prod
+				}
+			},
+			"read": func(t *rapid.T) {
+				for range rapid.IntRange(1, int(r.Capacity())).Draw(t, "events") {
+					ok, slot := d.hasData()
+					if ok == invalid || (ok == 1) != (len(queue) > 0) {
+						t.Fatalf("the driver sees data: %d, with %d outstanding", ok, len(queue))
+					}
+					if ok == 0 {
+						return
+					}
+					if memory[slot] != queue[0] {
+						t.Fatalf("the driver reads event %d, want %d", memory[slot], queue[0])
+					}
+					queue = queue[1:]
+					d.inc(&d.cons)
+				}
+			},
+			"": func(t *rapid.T) {
+				if n, ok := r.Pending(prod, d.cons); !ok || int(n) != len(queue) || r.Empty(prod, d.cons) != (n == 0) {
+					t.Fatalf("Pending is %d, %v; %d are outstanding", n, ok, len(queue))
+				}
+			},
+		})
+	})
+}

@@ -4,6 +4,9 @@ package ringbuf_test
 
 import (
 	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
 
 	"github.com/pvrdmad/pvrdmad/ringbuf"
 )
@@ -72,4 +75,55 @@ func ExampleSPSC() {
 	// false
 	// one
 	// two
+}
+
+// A batch costs one store of an index on each side, however long it is.
+func ExampleSPSC_PushBatch() {
+	q, err := ringbuf.NewSPSC[int](4)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(q.PushBatch([]int{1, 2, 3, 4, 5})) // one too many
+	dst := make([]int, 8)
+	fmt.Println(dst[:q.PopBatch(dst)])
+	// Output:
+	// 4
+	// [1 2 3 4]
+}
+
+// Several goroutines hand tasks to one, which is woken if it sleeps. The bell is rung after the push, and the consumer
+// pops until there is nothing: no task is left lying.
+func ExampleMPSC() {
+	tasks, err := ringbuf.NewMPSC[func()](16)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	bell := make(chan struct{}, 1)
+	var producers sync.WaitGroup
+	var sum atomic.Int64
+	for n := range int64(10) {
+		producers.Go(func() {
+			for !tasks.Push(func() { sum.Add(n) }) {
+				runtime.Gosched() // full
+			}
+			select {
+			case bell <- struct{}{}:
+			default: // it rings already
+			}
+		})
+	}
+	for done := 0; done < 10; {
+		<-bell
+		for task, ok := tasks.Pop(); ok; task, ok = tasks.Pop() {
+			task()
+			done++
+		}
+		tasks.Release()
+	}
+	producers.Wait()
+	fmt.Println(sum.Load())
+	// Output:
+	// 45
 }

@@ -112,16 +112,23 @@ func TestARingAgreesWithTheDriver(t *testing.T) {
 	})
 }
 
-// A guest that fills and a device that empties, in any rhythm, see the same entries in the same order.
+// A guest that fills and a device that empties, in any rhythm and from anywhere in the ring, see the same entries in the
+// same order. The largest ring's index is the whole 32-bit counter, and most runs lead over its end.
 func TestADeviceReadsWhatADriverWrites(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		n := uint32(1) << rapid.IntRange(0, 5).Draw(t, "log2 N")
+		n := uint32(1) << rapid.SampledFrom([]int{0, 1, 2, 3, 5, 9, 16, 30, 31}).Draw(t, "log2 N")
 		r, d := ringbuf.Ring{N: n}, driver{n: n}
-		slots := make([]int, n)
-		cons, written, read := uint32(0), 0, 0
+		start := (0 - rapid.Uint32Range(0, 100).Draw(t, "steps before the end")) & (2*n - 1)
+		d.prod, d.cons = start, start
+		slots := map[uint32]int{}
+		cons, written, read := start, 0, 0
 		for _, fill := range rapid.SliceOfN(rapid.Bool(), 0, 300).Draw(t, "steps") {
 			if fill {
-				if ok, slot := d.hasSpace(); ok == 1 {
+				ok, slot := d.hasSpace()
+				if (ok == 1) != (written-read < int(n)) {
+					t.Fatalf("the driver sees room: %d, with %d of %d outstanding", ok, written-read, n)
+				}
+				if ok == 1 {
 					written++
 					slots[slot] = written
 					d.inc(&d.prod)
@@ -140,6 +147,9 @@ func TestADeviceReadsWhatADriverWrites(t *testing.T) {
 				cons = r.Inc(cons)
 				d.cons = cons
 			}
+		}
+		if d.prod != r.Add(start, uint32(written)) || cons != r.Add(start, uint32(read)) {
+			t.Fatalf("indices %#x and %#x after %d and %d steps from %#x", d.prod, cons, written, read, start)
 		}
 	})
 }
