@@ -59,7 +59,11 @@ func (d *Device) mrAttr(q *abi.CmdCreateMRReq, m *memoryRegion) (hostverbs.MRAtt
 		if m.pd.ctx != d.kernel {
 			return attr, fmt.Errorf("region of all memory for a user's protection domain %d: %w", q.PDHandle, unix.EPERM)
 		}
-		return hostverbs.MRAttr{Memory: d.mem, Access: hostverbs.AccessLocalWrite, DMA: true}, nil
+		if q.AccessFlags&^abi.AccessLocalWrite != 0 { // as pvrdma_get_dma_mr in pvrdma_mr.c
+			return attr, fmt.Errorf("region of all memory with access %v, only local access is possible: %w", q.AccessFlags,
+				unix.EOPNOTSUPP)
+		}
+		return hostverbs.MRAttr{Memory: d.mem, Access: hostverbs.AccessFlags(q.AccessFlags), DMA: true}, nil
 	case abi.MRFlagFRMR:
 		return attr, fmt.Errorf("fast registration is not offered by this device: %w", unix.EOPNOTSUPP)
 	}
@@ -69,6 +73,9 @@ func (d *Device) mrAttr(q *abi.CmdCreateMRReq, m *memoryRegion) (hostverbs.MRAtt
 func (d *Device) userMRAttr(q *abi.CmdCreateMRReq, m *memoryRegion) (attr hostverbs.MRAttr, err error) {
 	if q.Length == 0 || q.Length > d.caps.MaxMRSize {
 		return attr, fmt.Errorf("memory region of %d bytes, want 1 to %d: %w", q.Length, d.caps.MaxMRSize, unix.EINVAL)
+	}
+	if q.AccessFlags&abi.AccessZeroBased != 0 {
+		return attr, fmt.Errorf("memory region with addresses from 0 on, they begin at %#x: %w", q.Start, unix.EOPNOTSUPP)
 	}
 	need, ok := abi.MRPages(q.Start, q.Length)
 	if !ok || need > abi.MaxPages || uint64(q.NChunks) < need || q.NChunks > abi.MaxPages {

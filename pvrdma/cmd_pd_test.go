@@ -213,7 +213,7 @@ func TestTheKernelsRegionOfAllMemoryIsALocalOne(t *testing.T) {
 	var r abi.CmdCreateMRResp
 	before := g.books()
 	g.must(&abi.CmdCreateMRReq{
-		Hdr: hdr(abi.CmdCreateMR), PDHandle: g.createPD(0), AccessFlags: 0xf, Flags: abi.MRFlagDMA,
+		Hdr: hdr(abi.CmdCreateMR), PDHandle: g.createPD(0), AccessFlags: abi.AccessLocalWrite, Flags: abi.MRFlagDMA,
 	}, &r)
 	a := g.dev.mrs.get(r.MRHandle).engine.(*fakeMR).attr
 	if !a.DMA || a.Access != 1 || a.Memory != g.space || a.Start != 0 || a.Offset != 0 {
@@ -228,6 +228,27 @@ func TestTheKernelsRegionOfAllMemoryIsALocalOne(t *testing.T) {
 	if diff := cmp.Diff(before, g.books()); diff != "" {
 		t.Error(diff)
 	}
+}
+
+func TestTheKernelsRegionOfAllMemoryAllowsWhatWasAskedForAndNoPeerAnything(t *testing.T) {
+	g := newRig(t).newGuest()
+	req := &abi.CmdCreateMRReq{Hdr: hdr(abi.CmdCreateMR), PDHandle: g.createPD(0), Flags: abi.MRFlagDMA}
+	var r abi.CmdCreateMRResp
+	g.must(req, &r)
+	if a := g.dev.mrs.get(r.MRHandle).engine.(*fakeMR).attr; a.Access != 0 {
+		t.Errorf("without a flag the engine got access %v", a.Access)
+	}
+	for _, f := range []abi.AccessFlags{abi.AccessRemoteRead, abi.AccessLocalWrite | abi.AccessRemoteWrite, 1 << 31} {
+		req.AccessFlags = f
+		g.refused(req, unix.EOPNOTSUPP)
+	}
+}
+
+func TestARegionWhoseAddressesBeginAtZeroIsNotOffered(t *testing.T) {
+	g := newRig(t).newGuest()
+	req := g.userMR(g.createPD(0), 2)
+	req.AccessFlags |= abi.AccessZeroBased
+	g.refused(req, unix.EOPNOTSUPP)
 }
 
 func TestARegionThatTheEngineKeepsIsKept(t *testing.T) {

@@ -17,6 +17,13 @@ const (
 	physStateDisabled = 3
 )
 
+const (
+	// vlanNone is what Linux sends for every GID (pvrdma_add_gid_at_index in pvrdma_main.c).
+	vlanNone = 0xfff
+	// vlanNoTag is how its RDMA core says that a GID has no VLAN (rdma_vlan_dev_vlan_id in include/rdma/ib_addr.h).
+	vlanNoTag = 0xffff
+)
+
 func (d *Device) queryPort(req *Request, resp *Response) error {
 	var q abi.CmdQueryPortReq
 	if err := q.Decode(req[:]); err != nil {
@@ -62,6 +69,9 @@ func (d *Device) createBind(req *Request, _ *Response) error {
 	if hostverbs.GIDType(q.GIDType) != d.cfg.GIDType {
 		return fmt.Errorf("gid %v has type %v, the device has %v: %w", q.NewGID, q.GIDType, abi.GIDTypes(d.cfg.GIDType),
 			unix.EINVAL)
+	}
+	if q.VLAN != 0 && q.VLAN != vlanNone && q.VLAN != vlanNoTag {
+		return fmt.Errorf("gid %v on vlan %d, the device has no vlans: %w", q.NewGID, q.VLAN, unix.EOPNOTSUPP)
 	}
 	gid := hostverbs.GID(q.NewGID)
 	if gid == (hostverbs.GID{}) {

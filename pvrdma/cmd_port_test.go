@@ -150,6 +150,7 @@ func TestABindingThatCannotBeIsRefused(t *testing.T) {
 		{"no type", func(q *abi.CmdCreateBindReq) { q.GIDType = 0 }, unix.EINVAL},
 		{"the other type", func(q *abi.CmdCreateBindReq) { q.GIDType = abi.GIDTypeRoCEv1 }, unix.EINVAL},
 		{"both types", func(q *abi.CmdCreateBindReq) { q.GIDType = 3 }, unix.EINVAL},
+		{"gid of a vlan", func(q *abi.CmdCreateBindReq) { q.VLAN = 7 }, unix.EOPNOTSUPP},
 		{"gid of zeros", func(q *abi.CmdCreateBindReq) { q.NewGID = abi.GID{} }, unix.EINVAL},
 	}
 	for _, c := range cases {

@@ -12,6 +12,8 @@ type Field struct {
 	// Offset is from the structure's begin, Size the field's length, in bytes.
 	Offset int `json:"offset"`
 	Size   int `json:"size"`
+	// Type is the field's type in C.
+	Type string `json:"type"`
 	// Order is "big" for the few fields that are not little-endian.
 	Order string `json:"order"`
 	// BitOffset and BitSize are set for a bit field, within its little-endian word.

@@ -7,12 +7,15 @@
 package layout
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 )
 
 // file is where the layout lies, from the module's root.
@@ -106,6 +109,34 @@ func (l *Layout) ConstName(prefix string, value uint32) string {
 		return fmt.Sprintf("%s%d", prefix, value)
 	}
 	return best
+}
+
+// Structs returns the names of all structures that begin with prefix, sorted.
+func (l *Layout) Structs(prefix string) []string {
+	var names []string
+	for name := range l.structs {
+		if strings.HasPrefix(name, prefix) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Leaves returns the paths of a structure's fields that are no structures or unions themselves, by offset. Members of a
+// union are all among them.
+func (l *Layout) Leaves(name string) []string {
+	fields := l.structure(name).Fields
+	var paths []string
+	for path, f := range fields {
+		if !strings.HasPrefix(f.Type, "struct") && !strings.HasPrefix(f.Type, "union") {
+			paths = append(paths, path)
+		}
+	}
+	slices.SortFunc(paths, func(a, b string) int {
+		return cmp.Or(fields[a].Offset-fields[b].Offset, cmp.Compare(a, b))
+	})
+	return paths
 }
 
 // Size returns a structure's size in bytes. It panics if there is none of that name.

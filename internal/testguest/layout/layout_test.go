@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -104,5 +105,18 @@ func TestAFileThatContradictsItselfIsRefused(t *testing.T) {
 	}
 	if _, err := layout.LoadFile(path); err == nil || !strings.Contains(err.Error(), "both") {
 		t.Errorf("err = %v, want one that names the contradiction", err)
+	}
+}
+
+func TestTheLeavesOfAStructureAreItsFieldsDownToTheLast(t *testing.T) {
+	l := load(t)
+	want := []string{
+		"hdr.response", "hdr.cmd", "hdr.reserved", "pdir_dma", "ctx_handle", "cqe", "nchunks", "reserved",
+	}
+	if got := l.Leaves("pvrdma_cmd_create_cq"); !slices.Equal(got, want) {
+		t.Errorf("CREATE_CQ has the fields %v, want %v", got, want)
+	}
+	if got := l.Structs("pvrdma_cq"); !slices.Equal(got, []string{"pvrdma_cqe", "pvrdma_cqne"}) {
+		t.Errorf("the structures that begin with pvrdma_cq are %v", got)
 	}
 }
