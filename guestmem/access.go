@@ -52,45 +52,17 @@ func (p *Pages) at(off uint64) hostPtr {
 
 func (p *Pages) atScattered(off uint64) hostPtr {
 	hint := -1
-	h, _ := p.piece(off, &hint)
+	h, _ := p.layout.piece(off, &hint)
 	return h
 }
 
 // piece returns the host address of an offset inside the list, and how many bytes follow it there without a gap. hint
-// is the number of the run that the last call used, -1 at first.
+// is for the layout, -1 at first.
 func (p *Pages) piece(off uint64, hint *int) (hostPtr, uint64) {
-	if p.flat != nil {
-		in := off % PageSize
-		return p.host(p.flat[off/PageSize]).add(in), PageSize - in
-	}
-	if p.runs == nil {
+	if !p.one.isNil() {
 		return p.one.add(off), p.length - off
 	}
-	i, end := *hint, p.length
-	if i < 0 {
-		i = p.runOf(off)
-	} else if i+1 < len(p.runs) && p.runs[i+1].start <= off {
-		i++ // whoever walks goes from one run to the next
-	}
-	if i+1 < len(p.runs) {
-		end = p.runs[i+1].start
-	}
-	*hint = i
-	r := p.runs[i]
-	return p.host(r.at).add(off - r.start), end - off
-}
-
-// runOf returns the number of the run that contains an offset.
-func (p *Pages) runOf(off uint64) int {
-	lo, hi := 0, len(p.runs)
-	for lo+1 < hi {
-		if mid := int(uint(lo+hi) / 2); p.runs[mid].start <= off {
-			lo = mid
-		} else {
-			hi = mid
-		}
-	}
-	return lo
+	return p.layout.piece(off, hint)
 }
 
 // Read copies len(b) bytes from offset off on into b.

@@ -24,7 +24,7 @@ func shuffled(base uint64, n int) []uint64 {
 // Sizes above a page walk through more memory than the caches hold.
 func BenchmarkCopy(b *testing.B) {
 	const ram = 64 << 20
-	d := guestmem.NewDomain()
+	d := runList.domain()
 	src, dst := newGuest(b, d, "src", ram), newGuest(b, d, "dst", ram)
 	for _, layout := range []struct {
 		name  string
@@ -99,7 +99,7 @@ func plainCopy(dst []byte, dstList []uint64, src []byte, srcList []uint64, off, 
 }
 
 func BenchmarkWord(b *testing.B) {
-	g := newGuest(b, guestmem.NewDomain(), "vm", 1<<20)
+	g := newGuest(b, runList.domain(), "vm", 1<<20)
 	one := g.pin(b, sequence(0, 2))
 	many := g.pin(b, shuffled(0, 256))
 	b.Run("Load32", func(b *testing.B) {
@@ -146,7 +146,7 @@ func BenchmarkWord(b *testing.B) {
 }
 
 func BenchmarkPin(b *testing.B) {
-	g := newGuest(b, guestmem.NewDomain(), "vm", 64<<20)
+	g := newGuest(b, runList.domain(), "vm", 64<<20)
 	for _, n := range []int{16, 1024, 16384} {
 		for name, list := range map[string][]uint64{"adjacent": sequence(0, n), "scattered": shuffled(0, n)} {
 			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {

@@ -70,7 +70,7 @@ func copyPieces(dst *walker, doff uint64, src *walker, soff, n uint64) {
 }
 
 // Copy moves n bytes from src to dst, which may belong to two guests, with one memory copy. Everything is checked
-// before the first byte moves. Overlapping ranges are allowed only where both are one piece.
+// before the first byte moves. Overlapping ranges are allowed only within one list that is one piece and has no page twice.
 //
 // It guards itself. An error is a *CopyError that says which side failed and wraps what Pages or Space say, or a
 // *FaultError that names the guest whose memory failed; the bytes before a fault may have been moved.

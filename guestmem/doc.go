@@ -11,6 +11,19 @@
 //
 // [Copy] moves bytes between any two of them, also between two guests, with one memory copy.
 //
+// # Windows
+//
+// A list whose pages are not adjacent costs a look-up for each run of pages, and a processor copies single pages of
+// memory that is not in its caches at a third of the speed of adjacent memory. [Space.PinContiguous] maps the runs of a
+// large list a second time, side by side, so that the list is one piece of this process. Such a window obeys all that a
+// list obeys: it is revoked, disabled, limited and released with it, and a fault in it names the guest, the region and
+// the offset in the file. Windows cost mappings, of which a process has few: beyond the budget ([Windows]) a list stays
+// a list of runs, and Stats counts it. Heap memory and files of huge pages have no windows.
+//
+// Two lists that contain the same page are two ranges of addresses if one has a window, and a window may show a page
+// twice: Copy between overlapping ranges of bytes is defined only within one list, and there only if it does not
+// contain a page twice.
+//
 // # Faults
 //
 // The front-end can truncate the file behind a mapping at any time; the next access is then a SIGBUS. A fault
@@ -45,12 +58,19 @@ const (
 	MaxPinPages = 512 * 512
 	// maxFiles is the most files that a Space has mapped, idle ones included: QEMU has at most 512 memory slots.
 	maxFiles = 512
-	// maxDomainFiles is the most mappings of a Domain: a quarter of the kernel's default vm.max_map_count (65,530),
-	// since a Go program that runs out of mappings dies.
+	// filesShare: the files that a Domain has mapped take at most a quarter of vm.max_map_count, its windows half, and a
+	// quarter is left for the rest of the process, since a Go program that runs out of mappings dies.
+	filesShare = 4
+	// maxDomainFiles bounds the table of files that is copied with each new one, whatever vm.max_map_count says.
 	maxDomainFiles = 16384
 	// maxPins is the most uses of regions by page lists of a Space: twice the memory regions that a pvrdma device has,
 	// for lists that lie in two regions. Each costs 48 bytes, and time when it is released.
 	maxPins = 1 << 18
+	// maxListBytes is the most memory that the page lists of a Space take. A page costs 8 bytes, or less with longer
+	// runs: enough for 256 GiB in single pages.
+	maxListBytes = 512 << 20
+	// maxWindowBytes is the most address space that the windows of a Space take. Its page tables are 1/512 of it.
+	maxWindowBytes = 64 << 30
 	// maxSpaceBytes is the most address space of the host that a Space takes, and maxDomainBytes all Spaces
 	// together: half of the 128 TiB that a process has, because sparse files cost a front-end nothing. A Space's
 	// share leaves enough for 63 others.

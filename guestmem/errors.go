@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Causes that callers tell apart. All wrap EFAULT, except ErrClosed.
+// Causes that callers tell apart. All wrap EFAULT, except ErrClosed and ErrMapCount.
 var (
 	// ErrRevoked: the page list lies in a region that was unmapped after it was pinned.
 	ErrRevoked = fmt.Errorf("page list was revoked: %w", unix.EFAULT)
@@ -17,7 +17,13 @@ var (
 	ErrDisabled = fmt.Errorf("dma is disabled: %w", unix.EFAULT)
 	// ErrClosed: the Space was closed. It wraps ENODEV.
 	ErrClosed = fmt.Errorf("address space is closed: %w", unix.ENODEV)
+	// ErrMapCount: the guest, or all together, have as many of this process's memory mappings as they may. It wraps
+	// ENOMEM.
+	ErrMapCount = fmt.Errorf("limit of mappings, which follows from the sysctl vm.max_map_count: %w", unix.ENOMEM)
 )
+
+// ErrScattered: a page list has no window because none is possible or it would not pay.
+var ErrScattered = errors.New("page list has no window")
 
 // Details of refusals; each wraps the errno the API promises.
 var (

@@ -9,5 +9,8 @@ func (s *Space) Enter() (leave func()) { return s.enter().leave }
 func (d *Domain) Fill(files int, bytes uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.files, d.bytes = maxDomainFiles-files, maxDomainBytes-bytes
+	d.files, d.bytes = d.maxFiles-files, maxDomainBytes-bytes
 }
+
+// MaxMapCount is vm.max_map_count.
+func MaxMapCount() int { return maxMapCount() }

@@ -52,7 +52,7 @@ func TestAListResolvedBeforeAnUnmapIsNotPinnedAfterIt(t *testing.T) {
 	if err := s.Unmap(0, PageSize); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.link(&Pages{space: s, length: PageSize}, &l); !errors.Is(err, unix.EFAULT) {
+	if err := s.link(&Pages{space: s, layout: layout{length: PageSize}}, &l); !errors.Is(err, unix.EFAULT) {
 		t.Fatalf("error is %v", err)
 	}
 	if st := s.Stats(); st.Pinned != 0 {

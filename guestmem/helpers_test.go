@@ -28,39 +28,41 @@ func memfd(t testing.TB, size int64) int {
 // guest is a Space whose memory is one file at guest address 0.
 type guest struct {
 	*guestmem.Space
+	dom *domain
 	fd  int
 	ram []byte // the same file, mapped by the test as the guest sees it
 }
 
-func newGuest(t testing.TB, d *guestmem.Domain, name string, size int64) *guest {
+func newGuest(t testing.TB, d *domain, name string, size int64) *guest {
 	t.Helper()
-	g := &guest{Space: d.NewSpace(name), fd: memfd(t, size)}
+	g := &guest{Space: d.NewSpace(name), dom: d, fd: memfd(t, size)}
 	if err := g.Map(0, uint64(size), g.fd, 0, rw); err != nil {
 		t.Fatal(err)
 	}
-	ram, err := unix.Mmap(g.fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
-	if err != nil {
-		t.Fatalf("mmap: %v", err)
-	}
-	g.ram = ram
+	g.ram = mapped(t, g.fd, int(size))
 	t.Cleanup(func() {
 		if err := g.Close(); err != nil {
 			t.Error(err)
 		}
-		unix.Munmap(ram)
 	})
 	return g
+}
+
+// mapped returns the bytes of a file as the guest sees them.
+func mapped(t testing.TB, fd, size int) []byte {
+	t.Helper()
+	b, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	if err != nil {
+		t.Fatalf("mmap: %v", err)
+	}
+	t.Cleanup(func() { unix.Munmap(b) })
+	return b
 }
 
 // pin pins for reading and writing, or fails the test.
 func (g *guest) pin(t testing.TB, pages []uint64) *guestmem.Pages {
 	t.Helper()
-	p, err := g.Pin(pages, rw)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.Release)
-	return p
+	return g.dom.pin(t, g.Space, pages, rw)
 }
 
 // sequence is a list of n adjacent pages at base.

@@ -28,6 +28,7 @@ type mapping struct {
 	span  uint64 // len(b)
 	key   fileKey
 	heap  bool
+	huge  bool // the file's pages are larger than PageSize
 	// canWrite: the host mapping is writable.
 	canWrite bool
 
@@ -61,6 +62,7 @@ func remoteFileSystem(kind int64) (string, bool) {
 type fileInfo struct {
 	key  fileKey
 	size uint64
+	huge bool
 }
 
 // inspect asks the kernel about fd and refuses what cannot be guest memory.
@@ -91,7 +93,7 @@ func inspect(fd int) (fileInfo, error) {
 	case unix.O_WRONLY:
 		return fileInfo{}, fmt.Errorf("descriptor cannot be read: %w", unix.EACCES)
 	}
-	return fileInfo{key: key, size: uint64(st.Size)}, nil
+	return fileInfo{key: key, size: uint64(st.Size), huge: fs.Type == unix.HUGETLBFS_MAGIC}, nil
 }
 
 // mapFile returns the mapping of the file behind fd, holding a reference for the caller. The range must lie in the
@@ -139,7 +141,7 @@ func (s *Space) mapWhole(fd int, info fileInfo) (*mapping, error) {
 	if err := s.dom.reserve(info.size); err != nil {
 		return nil, err
 	}
-	m := &mapping{space: s, key: info.key, span: info.size, canWrite: info.key.writable, refs: 1}
+	m := &mapping{space: s, key: info.key, span: info.size, huge: info.huge, canWrite: info.key.writable, refs: 1}
 	var err error
 	if m.canWrite {
 		m.b, err = mmap(fd, info.size, unix.PROT_READ|unix.PROT_WRITE)
@@ -155,12 +157,14 @@ func (s *Space) mapWhole(fd int, info fileInfo) (*mapping, error) {
 	// Guest memory has no place in this process's core dumps. An old kernel that refuses is no reason to fail.
 	_ = unix.Madvise(m.b, unix.MADV_DONTDUMP)
 	m.base = ptrTo(m.b)
-	s.dom.add(m)
+	s.dom.add(extent{base: m.base.addr(), size: m.span, m: m})
 
 	s.mu.Lock()
 	if old := s.files[m.key]; old != nil {
 		old.replaced = true
-		s.wakeReaper(old, 0)
+		if old.refs == 0 {
+			s.reapIn(0)
+		}
 	}
 	s.files[m.key] = m
 	s.maps[m] = struct{}{}
@@ -185,7 +189,7 @@ func (s *Space) room(size uint64) error {
 		case pass == 0:
 			s.reap(0)
 		case files >= maxFiles:
-			return fmt.Errorf("guest has %d files mapped, limit %d: %w", files, maxFiles, unix.ENOMEM)
+			return fmt.Errorf("guest has %d files mapped, limit %d: %w", files, maxFiles, ErrMapCount)
 		}
 	}
 	return fmt.Errorf("file of %#x bytes is beyond the limit of %#x bytes of a guest: %w", size, uint64(maxSpaceBytes), unix.ENOMEM)
@@ -203,40 +207,69 @@ func (s *Space) unref(m *mapping) {
 		return
 	}
 	m.idleSince = time.Now()
-	wait := idleKeep
-	if s.closed || m.replaced {
-		wait = 0
-	}
-	s.wakeReaper(m, wait)
+	s.reapIn(s.keepFor(m))
 }
 
-// wakeReaper makes sure that the reaper runs for an idle mapping. Called with s.mu held.
-func (s *Space) wakeReaper(m *mapping, wait time.Duration) {
-	if m.refs > 0 {
+// keepFor is how long an idle mapping stays from now on. Called with s.mu held.
+func (s *Space) keepFor(m *mapping) time.Duration {
+	if s.closed || m.replaced {
+		return 0
+	}
+	return idleKeep - time.Since(m.idleSince)
+}
+
+// reapIn makes sure that the reaper runs not later than after wait. Called with s.mu held.
+func (s *Space) reapIn(wait time.Duration) {
+	at := time.Now().Add(max(wait, 0))
+	switch {
+	case s.reaper == nil:
+		s.reaper = time.AfterFunc(wait, func() { s.reap(idleKeep) })
+	case s.reapAt.IsZero() || at.Before(s.reapAt):
+		s.reaper.Reset(wait)
+	default:
 		return
 	}
-	if s.reaper == nil {
-		s.reaper = time.AfterFunc(wait, func() { s.reap(idleKeep) })
-	} else {
-		s.reaper.Reset(wait)
+	s.reapAt = at
+}
+
+// reap unmaps windows that were given back, and files that have been idle for keep or longer, or whose mapping was
+// replaced. No access can be under way in them: their regions were unmapped behind the barrier and their page lists
+// released. When it returns, what another call of it has begun is done too.
+func (s *Space) reap(keep time.Duration) {
+	s.reaping.Lock()
+	defer s.reaping.Unlock()
+	s.mu.Lock()
+	windows := s.retired
+	s.retired = nil
+	s.windows -= len(windows)
+	victims := s.idle(keep)
+	s.mu.Unlock()
+	for _, w := range windows {
+		s.dom.remove(w.base)
+		w.unmap()
+		s.dom.unreserveWindow(w)
+	}
+	for _, m := range victims {
+		s.dom.remove(m.base)
+		if err := unix.Munmap(m.b); err != nil {
+			// The kernel refuses only ranges that are not ours: going on would corrupt other guests.
+			panic(fmt.Sprintf("guestmem: munmap %#x bytes of guest %q: %v", m.span, s.owner, err))
+		}
+		s.dom.unreserve(m.span)
 	}
 }
 
-// reap unmaps the files that have been idle for keep or longer, or whose mapping was replaced. No access can be
-// under way in them: their regions were unmapped behind the barrier and their page lists released.
-func (s *Space) reap(keep time.Duration) {
+// idle takes the mappings to be unmapped out of the Space, and sets the reaper for those that will be. Called with
+// s.mu held.
+func (s *Space) idle(keep time.Duration) []*mapping {
 	var victims []*mapping
-	s.mu.Lock()
-	now, next := time.Now(), time.Duration(-1)
+	s.reapAt = time.Time{}
 	for m := range s.maps {
 		if m.refs > 0 || m.heap {
 			continue
 		}
-		idle := now.Sub(m.idleSince)
-		if idle < keep && !m.replaced && !s.closed {
-			if left := keep - idle; next < 0 || left < next {
-				next = left
-			}
+		if left := s.keepFor(m); left > idleKeep-keep {
+			s.reapIn(left)
 			continue
 		}
 		delete(s.maps, m)
@@ -246,16 +279,5 @@ func (s *Space) reap(keep time.Duration) {
 		s.mappedBytes -= m.span
 		victims = append(victims, m)
 	}
-	if next >= 0 && s.reaper != nil {
-		s.reaper.Reset(next)
-	}
-	s.mu.Unlock()
-
-	for _, m := range victims {
-		s.dom.remove(m)
-		if err := unix.Munmap(m.b); err != nil {
-			// The kernel refuses only ranges that are not ours: going on would corrupt other guests.
-			panic(fmt.Sprintf("guestmem: munmap %#x bytes of guest %q: %v", m.span, s.owner, err))
-		}
-	}
+	return victims
 }

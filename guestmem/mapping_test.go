@@ -13,20 +13,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mappings counts how often the process has a file mapped.
-func mappings(t *testing.T, fd int) int {
+// inode is the number of a file as /proc/self/maps shows it.
+func inode(t *testing.T, fd int) string {
 	t.Helper()
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		t.Fatal(err)
 	}
+	return fmt.Sprint(st.Ino)
+}
+
+// mappings counts how often the process has a file mapped.
+func mappings(t *testing.T, fd int) int {
+	t.Helper()
+	ino := inode(t, fd)
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
 		t.Fatal(err)
 	}
 	n := 0
 	for line := range strings.Lines(string(maps)) {
-		if f := strings.Fields(line); len(f) > 5 && f[4] == fmt.Sprint(st.Ino) && strings.HasPrefix(f[5], "/memfd:") {
+		if f := strings.Fields(line); len(f) > 5 && f[4] == ino && strings.HasPrefix(f[5], "/memfd:") {
 			n++
 		}
 	}
@@ -34,7 +41,7 @@ func mappings(t *testing.T, fd int) int {
 }
 
 func TestAFileIsMappedOnceAndKeptAcrossABurst(t *testing.T) {
-	s := guestmem.NewDomain().NewSpace("vm1")
+	s := noLists().NewSpace("vm1")
 	fd := memfd(t, 64*page)
 	// As QEMU's firmware phase does: take the memory away and bring it back in pieces, again and again.
 	for range 20 {
@@ -60,7 +67,7 @@ func TestAFileIsMappedOnceAndKeptAcrossABurst(t *testing.T) {
 }
 
 func TestAnIdleFileIsUnmappedAfterAWhile(t *testing.T) {
-	s := guestmem.NewDomain().NewSpace("vm1")
+	s := noLists().NewSpace("vm1")
 	defer s.Close()
 	if err := s.Map(0, page, memfd(t, page), 0, rw); err != nil {
 		t.Fatal(err)
@@ -77,7 +84,7 @@ func TestAnIdleFileIsUnmappedAfterAWhile(t *testing.T) {
 }
 
 func TestAFileThatHasGrownIsMappedAgain(t *testing.T) {
-	s := guestmem.NewDomain().NewSpace("vm1")
+	s := noLists().NewSpace("vm1")
 	defer s.Close()
 	fd := memfd(t, page)
 	if err := s.Map(0, page, fd, 0, rw); err != nil {
@@ -114,7 +121,7 @@ func TestAFileSealedAgainstWritingServesReadOnlyRegions(t *testing.T) {
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_WRITE); err != nil {
 		t.Fatal(err)
 	}
-	s := guestmem.NewDomain().NewSpace("vm1")
+	s := noLists().NewSpace("vm1")
 	defer s.Close()
 	mustFail(t, s.Map(0, page, fd, 0, rw), unix.EACCES, "vm1")
 	if err := s.Map(0, page, fd, 0, guestmem.ProtRead); err != nil {
@@ -127,7 +134,7 @@ func TestAFileSealedAgainstWritingServesReadOnlyRegions(t *testing.T) {
 }
 
 func TestTheNumberOfFilesIsLimitedAndIdleOnesGiveWay(t *testing.T) {
-	s := guestmem.NewDomain().NewSpace("vm1")
+	s := noLists().NewSpace("vm1")
 	defer s.Close()
 	add := func(i uint64) error {
 		fd, err := unix.MemfdCreate("guest-ram", unix.MFD_CLOEXEC)
@@ -156,7 +163,7 @@ func TestTheNumberOfFilesIsLimitedAndIdleOnesGiveWay(t *testing.T) {
 }
 
 func TestTheAddressSpaceThatAGuestTakesIsLimited(t *testing.T) {
-	s := guestmem.NewDomain().NewSpace("vm1")
+	s := noLists().NewSpace("vm1")
 	defer s.Close()
 	mustFail(t, s.Map(0, page, memfd(t, 1<<40+page), 0, rw), unix.ENOMEM, "vm1")
 	if err := s.Map(0, page, memfd(t, 5<<37), 0, rw); err != nil {
@@ -166,24 +173,30 @@ func TestTheAddressSpaceThatAGuestTakesIsLimited(t *testing.T) {
 }
 
 func TestPagesReleasedAfterCloseGiveTheMappingBack(t *testing.T) {
-	s := guestmem.NewDomain().NewSpace("vm1")
-	fd := memfd(t, page)
-	if err := s.Map(0, page, fd, 0, rw); err != nil {
-		t.Fatal(err)
-	}
-	p, err := s.Pin([]uint64{0}, rw)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Close()
-	if n := mappings(t, fd); n != 1 {
-		t.Fatalf("%d mappings while pages are pinned", n)
-	}
-	p.Release()
-	p.Release()
-	for end := time.Now().Add(time.Second); mappings(t, fd) != 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the mapping is still there")
+	inBothForms(t, func(t *testing.T, f form) {
+		s := f.domain().NewSpace("vm1")
+		fd := memfd(t, page)
+		if err := s.Map(0, page, fd, 0, rw); err != nil {
+			t.Fatal(err)
 		}
-	}
+		p, err := s.PinContiguous([]uint64{0, 0}, rw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
+		want := 1
+		if p.Window() {
+			want += p.Runs()
+		}
+		if n := mappings(t, fd); n != want {
+			t.Fatalf("%d mappings while pages are pinned, want %d", n, want)
+		}
+		p.Release()
+		p.Release()
+		for end := time.Now().Add(time.Second); mappings(t, fd) != 0; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("the mapping is still there")
+			}
+		}
+	})
 }

@@ -5,6 +5,8 @@ package guestmem
 import (
 	"sync/atomic"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // hostPtr is an address of this process that holds guest bytes: in a mapping of a guest's file, or in a heap slice.
@@ -37,6 +39,14 @@ func (h hostPtr) bytes(n uint64) []byte {
 
 // move copies n bytes. The ranges may overlap.
 func move(dst, src hostPtr, n uint64) { copy(dst.bytes(n), src.bytes(n)) }
+
+// mapAgain maps the n bytes at src, whole pages of a shared file mapping, at dst too, in place of what was mapped there.
+// An old size of 0 makes mremap(2) leave the old mapping in place, so that no descriptor of the file is needed.
+func mapAgain(dst, src hostPtr, n uint64) error {
+	// SAFETY: the caller owns the n bytes of address space at dst, and nobody looks at them yet.
+	_, err := unix.MremapPtr(src.p, 0, dst.p, uintptr(n), unix.MREMAP_MAYMOVE|unix.MREMAP_FIXED)
+	return err
+}
 
 func (h hostPtr) load32() uint32 {
 	// SAFETY: the caller has checked bounds and alignment; mappings and their pages are aligned to more than a word.

@@ -36,6 +36,7 @@ type mlist struct {
 
 // model is the obvious implementation: an array of pages that point into byte arrays.
 type model struct {
+	form    form
 	s       *guestmem.Space
 	fds     [modelFiles]int
 	mem     [modelFiles][]byte // what the files must hold
@@ -46,8 +47,8 @@ type model struct {
 	off     bool
 }
 
-func newModel(t testing.TB, files [modelFiles]int) *model {
-	m := &model{s: guestmem.NewDomain().NewSpace("vm"), fds: files, regions: map[int][2]int{}}
+func newModel(t testing.TB, f form, files [modelFiles]int) *model {
+	m := &model{form: f, s: f.domain().NewSpace("vm"), fds: files, regions: map[int][2]int{}}
 	for i, fd := range files {
 		m.mem[i] = make([]byte, filePages*page)
 		if err := unix.Ftruncate(fd, 0); err != nil { // begin with zeroes
@@ -232,9 +233,12 @@ func (m *model) pin(t *rapid.T) {
 		}
 		l.at = append(l.at, m.pages[i])
 	}
-	p, err := m.s.Pin(addrs, prot)
+	p, err := m.s.PinContiguous(addrs, prot)
 	verdict(t, "pin", err, want)
 	if err == nil {
+		if p.Window() != (m.form == windowed && p.Runs() > 1) {
+			t.Fatalf("list of %d runs: window %v, %v", p.Runs(), p.Window(), p.Scattered())
+		}
 		l.p = p
 		m.lists = append(m.lists, l)
 	}
@@ -338,12 +342,16 @@ func (m *model) check(t *rapid.T) {
 }
 
 func TestASpaceAgreesWithAnArrayOfBytes(t *testing.T) {
+	inBothForms(t, checkModel)
+}
+
+func checkModel(t *testing.T, f form) {
 	var files [modelFiles]int
 	for i := range files {
 		files[i] = memfd(t, filePages*page)
 	}
 	rapid.Check(t, func(rt *rapid.T) {
-		m := newModel(t, files)
+		m := newModel(t, f, files)
 		defer m.s.Close()
 		m.start(rt)
 		rt.Repeat(map[string]func(*rapid.T){

@@ -19,34 +19,19 @@ type Pages struct {
 	// every access: its bounds check is the check for revocation too.
 	limit atomic.Uint64
 	space *Space
+	prot  Prot
 
-	// One of three forms; which one is fixed at Pin.
-	one  hostPtr // all pages adjacent, else nil
-	runs []run   // several pages per run on average
-	flat []loc   // one entry per page, when most runs are one page
+	// one is the host address of the first byte if all follow it there: the pages are adjacent, or the list has a
+	// window. Else nil, and the layout is looked at. Fixed before the list is handed out, as all but limit is.
+	one hostPtr
+	layout
 
-	prot   Prot
-	length uint64
-
-	bases []hostPtr // start of each mapping that a loc names
-	nruns int
+	win       *window
+	scattered error // why there is no window
 
 	// For the Space's bookkeeping; guarded by Space.mu.
 	nodes    []pinNode
-	maps     []*mapping
 	released bool
-}
-
-// loc says where a page is: the number of a mapping in the upper 16 bits (maxFiles fits), an offset in it below
-// (maxSpaceBytes fits). It holds no pointer, so that the garbage collector does not look into page lists.
-type loc uint64
-
-const locShift = 48
-
-// run is a number of pages adjacent in one mapping; it ends where the next one begins.
-type run struct {
-	start uint64 // offset in the Pages
-	at    loc
 }
 
 // pinNode ties a page list to one region that it uses, in the region's list.
@@ -72,44 +57,15 @@ func (s *Space) Pin(pages []uint64, prot Prot) (*Pages, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Pages{space: s, prot: prot, length: uint64(len(pages)) * PageSize}
+	p := &Pages{space: s, prot: prot, layout: newLayout(locs, l.maps)}
 	p.limit.Store(p.length)
-	p.setForm(locs, l.maps)
+	if p.nruns == 1 {
+		p.one = p.host(locs[0])
+	}
 	if err := s.link(p, &l); err != nil {
 		return nil, s.errf("pin %d pages: %w", len(pages), err)
 	}
 	return p, nil
-}
-
-// setForm chooses the smallest form for the list.
-func (p *Pages) setForm(locs []loc, maps []*mapping) {
-	for _, m := range maps {
-		p.bases = append(p.bases, m.base)
-	}
-	p.nruns = 1
-	for i := 1; i < len(locs); i++ {
-		if locs[i] != locs[i-1]+PageSize {
-			p.nruns++
-		}
-	}
-	switch {
-	case p.nruns == 1:
-		p.one = p.host(locs[0])
-	case p.nruns > len(locs)/2:
-		p.flat = locs
-	default:
-		p.runs = make([]run, 0, p.nruns)
-		for i, l := range locs {
-			if i == 0 || l != locs[i-1]+PageSize {
-				p.runs = append(p.runs, run{uint64(i) * PageSize, l})
-			}
-		}
-	}
-}
-
-// host returns the host address of a loc.
-func (p *Pages) host(l loc) hostPtr {
-	return p.bases[l>>locShift].add(uint64(l & (1<<locShift - 1)))
 }
 
 // lister resolves a page list. It remembers the regions and mappings met.
@@ -194,6 +150,10 @@ func (s *Space) link(p *Pages, l *lister) error {
 		return fmt.Errorf("page list in %d regions beside %d uses of regions, the limit is %d: %w", len(l.regions), s.pins,
 			maxPins, unix.ENOMEM)
 	}
+	if p.ListBytes() > maxListBytes-s.listBytes {
+		return fmt.Errorf("page list of %d bytes beside %d bytes of lists, the limit is %d: %w", p.ListBytes(), s.listBytes,
+			uint64(maxListBytes), unix.ENOMEM)
+	}
 	for _, r := range l.regions {
 		if r.gone {
 			return fmt.Errorf("region %#x+%#x was unmapped meanwhile: %w", r.addr, r.size, unix.EFAULT)
@@ -207,11 +167,11 @@ func (s *Space) link(p *Pages, l *lister) error {
 		}
 		r.pins = n
 	}
-	for _, m := range l.maps {
+	for _, m := range p.maps {
 		m.refs++
 	}
-	p.maps = l.maps
 	s.pins += len(p.nodes)
+	s.listBytes += p.ListBytes()
 	s.pages += int(p.length / PageSize)
 	return nil
 }
@@ -249,7 +209,7 @@ func (s *Space) revoke(r *region) {
 }
 
 // Release gives the list back. No access to it is under way or follows; a second Release does nothing. It makes no
-// system call.
+// system call: a window is unmapped by another goroutine.
 func (p *Pages) Release() {
 	s := p.space
 	s.mu.Lock()
@@ -267,7 +227,13 @@ func (p *Pages) Release() {
 	}
 	s.pages -= int(p.length / PageSize)
 	s.pins -= len(p.nodes)
-	p.one, p.runs, p.flat, p.bases, p.nodes, p.maps = hostPtr{}, nil, nil, nil, nil, nil
+	s.listBytes -= p.ListBytes()
+	if p.win != nil {
+		s.retired = append(s.retired, p.win)
+		s.reapIn(0)
+	}
+	p.one, p.nodes, p.win = hostPtr{}, nil, nil
+	p.layout = layout{length: p.length, nruns: p.nruns}
 }
 
 // Len is the list's length in bytes.
@@ -278,6 +244,9 @@ func (p *Pages) Runs() int { return p.nruns }
 
 // ListBytes is the memory in bytes that the list itself takes, for limits per guest.
 func (p *Pages) ListBytes() uint64 { return uint64(len(p.flat))*8 + uint64(len(p.runs))*16 }
+
+// Window says whether the list has a window. See Scattered for the reason if not.
+func (p *Pages) Window() bool { return p.win != nil }
 
 // Space returns the guest that the pages belong to.
 func (p *Pages) Space() *Space { return p.space }

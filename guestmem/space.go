@@ -31,14 +31,26 @@ type Space struct {
 
 	// mu guards what follows and the fields that say so. It is held for list operations only, since owner threads
 	// take it in Pin and Release.
-	mu          sync.Mutex
-	maps        map[*mapping]struct{}
-	files       map[fileKey]*mapping
-	mappedBytes uint64
-	pages       int
-	pins        int // uses of regions by page lists
-	reaper      *time.Timer
-	closed      bool
+	mu            sync.Mutex
+	maps          map[*mapping]struct{}
+	files         map[fileKey]*mapping
+	mappedBytes   uint64
+	pages         int
+	pins          int       // uses of regions by page lists
+	listBytes     uint64    // memory of page lists
+	windows       int       // not yet unmapped
+	retired       []*window // given back, to be unmapped
+	windowsDenied uint64
+	reaper        *time.Timer
+	reapAt        time.Time // when the reaper runs, 0: not
+	closed        bool
+
+	// reaping is held while files and windows are unmapped.
+	reaping sync.Mutex
+
+	// What the windows take; guarded by Domain.mu.
+	pieces      int
+	windowBytes uint64
 }
 
 // version is one state of the translation table, with the gate that its readers pass.
@@ -237,6 +249,7 @@ func (s *Space) Close() error {
 	s.closed = true
 	if s.reaper != nil {
 		s.reaper.Stop()
+		s.reapAt = time.Time{}
 	}
 	s.mu.Unlock()
 	s.reap(0)
@@ -249,13 +262,20 @@ type Stats struct {
 	Files   int    // mapped files, idle ones included
 	Bytes   uint64 // host address space they take
 	Pinned  int    // pages in page lists that are not released
+	Lists   uint64 // bytes of memory that these lists take
+
+	Windows       int    // lists with a window, and windows that are about to be unmapped
+	WindowsDenied uint64 // lists that were to have a window and have none, since the start: budget, or the kernel
 }
 
 // Stats returns the Space's figures. It is cheap but not for the data path.
 func (s *Space) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := Stats{Regions: s.cur.Load().tab.n, Bytes: s.mappedBytes, Pinned: s.pages}
+	st := Stats{
+		Regions: s.cur.Load().tab.n, Bytes: s.mappedBytes, Pinned: s.pages, Lists: s.listBytes,
+		Windows: s.windows, WindowsDenied: s.windowsDenied,
+	}
 	for m := range s.maps {
 		if !m.heap {
 			st.Files++
@@ -264,10 +284,9 @@ func (s *Space) Stats() Stats {
 	return st
 }
 
-// describeFault makes the error for a fault at a host address in one of the Space's mappings. One file may back
-// several regions; the first in order of address is named.
-func (s *Space) describeFault(m *mapping, host uintptr) *FaultError {
-	off := uint64(host - m.base.addr())
+// describeFault makes the error for a fault at an offset of one of the Space's mappings. One file may back several
+// regions; the first in order of address is named.
+func (s *Space) describeFault(m *mapping, off uint64, host uintptr) *FaultError {
 	e := &FaultError{Space: s, Owner: s.owner, Offset: off, Region: "a region unmapped meanwhile", host: host}
 	found := false
 	s.cur.Load().tab.all(func(r *region) {

@@ -75,7 +75,7 @@ func TestAMapThatCannotBeIsRefusedWithItsErrno(t *testing.T) {
 		{"a descriptor that is not open", 0x100000, page, 1 << 20, 0, rw, unix.EBADF, "fstat"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := guestmem.NewDomain().NewSpace("vm1")
+			s := noLists().NewSpace("vm1")
 			defer s.Close()
 			for _, r := range [][2]uint64{{0, 4 * page}, {0x20000, page}} {
 				if err := s.Map(r[0], r[1], ram, 0, rw); err != nil {
@@ -98,7 +98,7 @@ func TestAMapThatCannotBeIsRefusedWithItsErrno(t *testing.T) {
 }
 
 func TestTheLastPageOfTheAddressSpaceCanBeMapped(t *testing.T) {
-	s := guestmem.NewDomain().NewSpace("vm1")
+	s := noLists().NewSpace("vm1")
 	defer s.Close()
 	const last = uint64(math.MaxUint64 - page + 1)
 	if err := s.Map(last, page, memfd(t, page), 0, rw); err != nil {
@@ -114,7 +114,7 @@ func TestTheLastPageOfTheAddressSpaceCanBeMapped(t *testing.T) {
 }
 
 func TestUnmapCutsNoRegion(t *testing.T) {
-	g := newGuest(t, guestmem.NewDomain(), "vm1", 8*page)
+	g := newGuest(t, noLists(), "vm1", 8*page)
 	for name, r := range map[string][2]uint64{
 		"front half": {0, 4 * page}, "back half": {4 * page, 4 * page}, "the middle": {page, page}, "elsewhere": {1 << 30, page},
 		"the back half and more": {4 * page, 9 * page}, "nothing": {0, 0}, "beyond all addresses": {page, math.MaxUint64},
@@ -134,45 +134,47 @@ func TestUnmapCutsNoRegion(t *testing.T) {
 
 // A virtual IOMMU maps page by page, and takes a whole page table back with one message.
 func TestUnmapTakesAllRegionsOfARange(t *testing.T) {
-	const pages = 1024
-	g := guestmem.NewDomain().NewSpace("vm1")
-	t.Cleanup(func() { _ = g.Close() })
-	fd := memfd(t, pages*page)
-	for i := range uint64(pages) {
-		if i%8 == 7 {
-			continue // holes
+	inBothForms(t, func(t *testing.T, f form) {
+		const pages = 1024
+		g := f.domain().NewSpace("vm1")
+		t.Cleanup(func() { _ = g.Close() })
+		fd := memfd(t, pages*page)
+		for i := range uint64(pages) {
+			if i%8 == 7 {
+				continue // holes
+			}
+			if err := g.Map(i*page, page, fd, (pages-1-i)*page, rw); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if err := g.Map(i*page, page, fd, (pages-1-i)*page, rw); err != nil {
+		barriers := 0
+		g.SetBarrier(func() { barriers++ })
+		inside, err := g.PinContiguous([]uint64{700 * page, 3 * page}, rw)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	barriers := 0
-	g.SetBarrier(func() { barriers++ })
-	inside, err := g.Pin([]uint64{700 * page, 3 * page}, rw)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer inside.Release()
-	beside, err := g.Pin([]uint64{511*page - page, 1023*page - page}, rw)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer beside.Release()
+		defer inside.Release()
+		beside, err := g.PinContiguous([]uint64{511*page - page, 1023*page - page}, rw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer beside.Release()
 
-	if err := g.Unmap(512*page, 510*page); err != nil {
-		t.Fatal(err)
-	}
+		if err := g.Unmap(512*page, 510*page); err != nil {
+			t.Fatal(err)
+		}
 
-	if n := g.Stats().Regions; n != 448+1 || barriers != 1 {
-		t.Errorf("%d regions are left, %d barriers; want 449 and 1", n, barriers)
-	}
-	if !inside.Revoked() || beside.Revoked() {
-		t.Errorf("revoked: the list in the range %v, the list beside it %v", inside.Revoked(), beside.Revoked())
-	}
-	mustFail(t, g.Read(700*page, make([]byte, 1)), unix.EFAULT, "vm1")
-	if err := errors.Join(g.Read(510*page, make([]byte, 1)), g.Read(1022*page, make([]byte, 1))); err != nil {
-		t.Error(err)
-	}
+		if n := g.Stats().Regions; n != 448+1 || barriers != 1 {
+			t.Errorf("%d regions are left, %d barriers; want 449 and 1", n, barriers)
+		}
+		if !inside.Revoked() || beside.Revoked() {
+			t.Errorf("revoked: the list in the range %v, the list beside it %v", inside.Revoked(), beside.Revoked())
+		}
+		mustFail(t, g.Read(700*page, make([]byte, 1)), unix.EFAULT, "vm1")
+		if err := errors.Join(g.Read(510*page, make([]byte, 1)), g.Read(1022*page, make([]byte, 1))); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestTheDescriptorMayBeClosedAfterMap(t *testing.T) {
@@ -181,7 +183,7 @@ func TestTheDescriptorMayBeClosedAfterMap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := guestmem.NewDomain().NewSpace("vm1")
+	s := noLists().NewSpace("vm1")
 	defer s.Close()
 	if err := s.Map(0, page, dup, 0, rw); err != nil {
 		t.Fatal(err)
@@ -197,26 +199,28 @@ func TestTheDescriptorMayBeClosedAfterMap(t *testing.T) {
 }
 
 func TestARegionWithoutADescriptorIsKnownButHasNoMemory(t *testing.T) {
-	s := guestmem.NewDomain().NewSpace("vm1")
-	defer s.Close()
-	if err := s.Map(0xc0000, page, -1, 0, guestmem.ProtRead); err != nil {
-		t.Fatal(err)
-	}
-	err := s.Read(0xc0000, make([]byte, 1))
-	mustFail(t, err, unix.EFAULT, "vm1")
-	if !strings.Contains(err.Error(), "share=on") {
-		t.Fatalf("error %q does not say what to do", err)
-	}
-	_, err = s.Pin([]uint64{0xc0000}, guestmem.ProtRead)
-	mustFail(t, err, unix.EFAULT, "vm1")
-	mustFail(t, s.Map(0xc0000, page, -1, 0, guestmem.ProtRead), unix.EEXIST, "vm1")
-	if err := s.Unmap(0xc0000, page); err != nil {
-		t.Fatal(err)
-	}
+	inBothForms(t, func(t *testing.T, f form) {
+		s := f.domain().NewSpace("vm1")
+		defer s.Close()
+		if err := s.Map(0xc0000, page, -1, 0, guestmem.ProtRead); err != nil {
+			t.Fatal(err)
+		}
+		err := s.Read(0xc0000, make([]byte, 1))
+		mustFail(t, err, unix.EFAULT, "vm1")
+		if !strings.Contains(err.Error(), "share=on") {
+			t.Fatalf("error %q does not say what to do", err)
+		}
+		_, err = s.PinContiguous([]uint64{0xc0000}, guestmem.ProtRead)
+		mustFail(t, err, unix.EFAULT, "vm1")
+		mustFail(t, s.Map(0xc0000, page, -1, 0, guestmem.ProtRead), unix.EEXIST, "vm1")
+		if err := s.Unmap(0xc0000, page); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 func TestAccessesCrossRegionsButNotHoles(t *testing.T) {
-	s := guestmem.NewDomain().NewSpace("vm1")
+	s := noLists().NewSpace("vm1")
 	defer s.Close()
 	fd := memfd(t, 4*page)
 	// Guest order differs from file order, and the last region may only be read.
@@ -251,7 +255,7 @@ func TestAccessesCrossRegionsButNotHoles(t *testing.T) {
 }
 
 func TestTheNumberOfRegionsIsLimited(t *testing.T) {
-	s := guestmem.NewDomain().NewSpace("vm1")
+	s := noLists().NewSpace("vm1")
 	defer s.Close()
 	// Downwards and with gaps, which is harder on the table than upwards.
 	for i := uint64(guestmem.MaxRegions); i > 0; i-- {
@@ -269,27 +273,29 @@ func TestTheNumberOfRegionsIsLimited(t *testing.T) {
 }
 
 func TestAClosedSpaceRefusesEverything(t *testing.T) {
-	d := guestmem.NewDomain()
-	s := d.NewSpace("vm1")
-	if err := s.MapBytes(0, make([]byte, page), rw); err != nil {
-		t.Fatal(err)
-	}
-	p, err := s.Pin([]uint64{0}, rw)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	mustFail(t, s.Map(0, page, memfd(t, page), 0, rw), guestmem.ErrClosed, "vm1")
-	mustFail(t, s.MapBytes(0, make([]byte, page), rw), unix.ENODEV, "vm1")
-	mustFail(t, s.Read(0, make([]byte, 1)), unix.EFAULT, "vm1")
-	mustFail(t, p.Write(0, make([]byte, 1)), guestmem.ErrRevoked, "vm1")
-	p.Release()
-	if err := s.Close(); err != nil {
-		t.Fatalf("second Close: %v", err)
-	}
-	if st := s.Stats(); st != (guestmem.Stats{}) {
-		t.Fatalf("a closed space holds %+v", st)
-	}
+	inBothForms(t, func(t *testing.T, f form) {
+		d := f.domain()
+		s := d.NewSpace("vm1")
+		if err := s.MapBytes(0, make([]byte, page), rw); err != nil {
+			t.Fatal(err)
+		}
+		p, err := s.PinContiguous([]uint64{0, 0}, rw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		mustFail(t, s.Map(0, page, memfd(t, page), 0, rw), guestmem.ErrClosed, "vm1")
+		mustFail(t, s.MapBytes(0, make([]byte, page), rw), unix.ENODEV, "vm1")
+		mustFail(t, s.Read(0, make([]byte, 1)), unix.EFAULT, "vm1")
+		mustFail(t, p.Write(0, make([]byte, 1)), guestmem.ErrRevoked, "vm1")
+		p.Release()
+		if err := s.Close(); err != nil {
+			t.Fatalf("second Close: %v", err)
+		}
+		if st := s.Stats(); st != (guestmem.Stats{}) {
+			t.Fatalf("a closed space holds %+v", st)
+		}
+	})
 }

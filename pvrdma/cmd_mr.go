@@ -86,7 +86,7 @@ func (d *Device) userMRAttr(q *abi.CmdCreateMRReq, m *memoryRegion) (attr hostve
 	if q.AccessFlags&mayWrite != 0 {
 		prot |= guestmem.ProtWrite
 	}
-	if m.pages, err = d.pinDirectory(q.PDirDMA, uint32(need), prot); err != nil {
+	if m.pages, err = d.pinRegion(q.PDirDMA, uint32(need), prot); err != nil {
 		return attr, fmt.Errorf("memory region %#x+%#x: %w", q.Start, q.Length, err)
 	}
 	m.npages = uint32(need)

@@ -132,6 +132,7 @@ func (d *Device) Counters() Counters {
 	return Counters{
 		SendWQEs: s.sendWQEs.Load(), RecvWQEs: s.recvWQEs.Load(), CQEs: s.cqes.Load(), CQEErrors: s.cqeErrors.Load(),
 		Doorbells: s.doorbells.Load(), Notifications: s.notifications.Load(),
+		WindowsDenied: d.mem.Stats().WindowsDenied,
 	}
 }
 

@@ -131,6 +131,9 @@ type Counters struct {
 	CQEs, CQEErrors    uint64
 	Doorbells          uint64
 	Notifications      uint64
+	// WindowsDenied are memory regions that were to be contiguous in this process and are not, because the budget of
+	// windows is used up or the kernel refused. They work, more slowly.
+	WindowsDenied uint64
 }
 
 // Add adds the counters of another device of the same guest.
@@ -141,4 +144,5 @@ func (c *Counters) Add(o Counters) {
 	c.CQEErrors += o.CQEErrors
 	c.Doorbells += o.Doorbells
 	c.Notifications += o.Notifications
+	c.WindowsDenied += o.WindowsDenied
 }

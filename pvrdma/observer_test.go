@@ -25,9 +25,9 @@ func TestEveryReasonAndCauseHasALabel(t *testing.T) {
 }
 
 func TestCountersAddUp(t *testing.T) {
-	a := Counters{1, 2, 3, 4, 5, 6}
-	a.Add(Counters{10, 20, 30, 40, 50, 60})
-	if diff := cmp.Diff(Counters{11, 22, 33, 44, 55, 66}, a); diff != "" {
+	a := Counters{1, 2, 3, 4, 5, 6, 7}
+	a.Add(Counters{10, 20, 30, 40, 50, 60, 70})
+	if diff := cmp.Diff(Counters{11, 22, 33, 44, 55, 66, 77}, a); diff != "" {
 		t.Error(diff)
 	}
 }

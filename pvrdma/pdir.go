@@ -11,19 +11,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pinDirectory reads the page directory at guest address pdir, which names n pages, and pins them. Every entry is read
-// once; the directory is never looked at again.
+// pinDirectory reads the page directory at guest address pdir, which names n pages, and pins them: the ring pages of
+// an object.
 func (d *Device) pinDirectory(pdir uint64, n uint32, prot guestmem.Prot) (*guestmem.Pages, error) {
+	return d.pin(pdir, n, prot, (*guestmem.Space).Pin)
+}
+
+// pinRegion is pinDirectory for a memory region, through which long messages move: large ones get a window.
+func (d *Device) pinRegion(pdir uint64, n uint32, prot guestmem.Prot) (*guestmem.Pages, error) {
+	return d.pin(pdir, n, prot, (*guestmem.Space).PinContiguous)
+}
+
+// pinFunc is a method of guestmem.Space that pins pages.
+type pinFunc func(s *guestmem.Space, pages []uint64, prot guestmem.Prot) (*guestmem.Pages, error)
+
+func (d *Device) pin(pdir uint64, n uint32, prot guestmem.Prot, how pinFunc) (*guestmem.Pages, error) {
 	if d.pinned+uint64(n) > maxPinnedPages {
 		return nil, fmt.Errorf("pin %d pages, %d are registered and the limit is %d: %w", n, d.pinned, maxPinnedPages,
 			unix.ENOMEM)
 	}
-	return PinDirectory(d.mem, pdir, n, prot)
+	return pinDirectory(d.mem, pdir, n, prot, how)
 }
 
 // PinDirectory resolves a page directory of pvrdma (pvrdma_page_dir in pvrdma.h: two levels of 512 entries, without
-// flags). A zero or misaligned entry is EINVAL, one that is not guest memory EFAULT.
+// flags). Every entry is read once; the directory is never looked at again. A zero or misaligned entry is EINVAL, one
+// that is not guest memory EFAULT.
 func PinDirectory(mem *guestmem.Space, pdir uint64, n uint32, prot guestmem.Prot) (*guestmem.Pages, error) {
+	return pinDirectory(mem, pdir, n, prot, (*guestmem.Space).Pin)
+}
+
+func pinDirectory(mem *guestmem.Space, pdir uint64, n uint32, prot guestmem.Prot, how pinFunc) (*guestmem.Pages, error) {
 	if n == 0 || n > abi.MaxPages {
 		return nil, fmt.Errorf("page directory of %d pages, want 1 to %d: %w", n, abi.MaxPages, unix.EINVAL)
 	}
@@ -39,7 +56,7 @@ func PinDirectory(mem *guestmem.Space, pdir uint64, n uint32, prot guestmem.Prot
 		}
 		pages = append(pages, entries...)
 	}
-	p, err := mem.Pin(pages, prot)
+	p, err := how(mem, pages, prot)
 	if err != nil {
 		return nil, fmt.Errorf("pages of directory at %#x: %w", pdir, err)
 	}

@@ -37,6 +37,7 @@ func (c *counterCollector) Collect(ch chan<- prometheus.Metric) {
 		{m.completions, n.CQEErrors, []string{"error"}},
 		{m.doorbells, n.Doorbells, nil},
 		{m.notifications, n.Notifications, nil},
+		{m.windowsDenied, n.WindowsDenied, nil},
 	} {
 		labels := append([]string{c.guest}, s.label...)
 		ch <- prometheus.MustNewConstMetric(s.desc, prometheus.CounterValue, float64(s.value), labels...)

@@ -81,6 +81,7 @@ func TestDataPathCountersAreReadWhenScraped(t *testing.T) {
 		`pvrdma_work_requests_total{guest="vm1",queue="send"} 1`, `pvrdma_work_requests_total{guest="vm1",queue="recv"} 2`,
 		`pvrdma_completions_total{guest="vm1",status="success"} 7`, `pvrdma_completions_total{guest="vm1",status="error"} 3`,
 		`pvrdma_doorbells_total{guest="vm2"} 5`, `pvrdma_cq_notifications_total{guest="vm2"} 6`,
+		`pvrdma_memory_windows_denied_total{guest="vm1"} 11`,
 		`pvrdma_engine_messages_total{operation="read"} 3`, `pvrdma_engine_message_bytes_total{operation="write"} 5`,
 		`pvrdma_engine_rnr_naks_total 7`, `pvrdma_engine_retries_total 8`, `pvrdma_engine_dropped_mads_total 9`,
 		`pvrdma_engine_memory_faults_total 10`, `pvrdma_engine_completions_total{status="RETRY_EXC_ERR"} 0`,

@@ -18,15 +18,15 @@ func answerBuckets() []float64 { return []float64{10e-6, 50e-6, 250e-6, 1e-3, 10
 // metrics are the daemon's own metrics. Label values come from closed lists: guests from the configuration, the others
 // from enumerations in the code.
 type metrics struct {
-	buildInfo, guestInfo, guestUp, guestActive          *prometheus.GaugeVec
-	commands, protocolErrors, resets, asyncEvents       *prometheus.CounterVec
-	qpStateChanges, connections, disconnects, busy      *prometheus.CounterVec
-	panics, acceptErrors, suppressed                    *prometheus.CounterVec
-	commandDuration, answerDuration                     *prometheus.HistogramVec
-	workRequests, completions, doorbells, notifications *prometheus.Desc
-	engineMessages, engineBytes, engineCompletions      *prometheus.Desc
-	engineRNRNAKs, engineRetries, engineDroppedMADs     *prometheus.Desc
-	engineMemoryFaults                                  *prometheus.Desc
+	buildInfo, guestInfo, guestUp, guestActive                         *prometheus.GaugeVec
+	commands, protocolErrors, resets, asyncEvents                      *prometheus.CounterVec
+	qpStateChanges, connections, disconnects, busy                     *prometheus.CounterVec
+	panics, acceptErrors, suppressed                                   *prometheus.CounterVec
+	commandDuration, answerDuration                                    *prometheus.HistogramVec
+	workRequests, completions, doorbells, notifications, windowsDenied *prometheus.Desc
+	engineMessages, engineBytes, engineCompletions                     *prometheus.Desc
+	engineRNRNAKs, engineRetries, engineDroppedMADs                    *prometheus.Desc
+	engineMemoryFaults                                                 *prometheus.Desc
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -59,6 +59,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		doorbells:    desc("doorbells_total", "Doorbells of the guest that were served.", "guest"),
 		notifications: desc("cq_notifications_total",
 			"Completion queue events that the guest was interrupted for.", "guest"),
+		windowsDenied: desc("memory_windows_denied_total",
+			"Memory regions left scattered because the budget of mappings is used up.", "guest"),
 	}
 	m.describeEngine()
 	reg.MustRegister(
