@@ -83,6 +83,15 @@ func TestTheListOfCasesAndTheTestsAreTheSame(t *testing.T) {
 			t.Errorf("cases.tsv has\n%+v, tested is\n%+v", got, want)
 		}
 	}
+	for _, s := range scenarios() {
+		if tested[s.id] {
+			t.Errorf("%s is tested twice", s.id)
+		}
+		tested[s.id] = true
+		if listed[s.id].id == "" {
+			t.Errorf("cases.tsv: %s is not listed", s.id)
+		}
+	}
 	for id := range listed {
 		if !tested[id] {
 			t.Errorf("cases.tsv: %s is not tested", id)
