@@ -100,7 +100,7 @@ func (p *program) holds(t testing.TB, want programState) {
 	}
 }
 
-// scenario is a case of testdata/cases.tsv that is more than one frame that is refused. It returns the answer that the
+// scenario is a case of testdata/sequences.tsv. It returns the answer that the
 // row is about, as the column has it.
 type scenario struct {
 	id  string
@@ -184,14 +184,13 @@ func (p *program) play(t *testing.T, r row, s scenario) {
 }
 
 func TestEveryCaseOfTheListIsPlayedAgainstAServerInAnotherProcess(t *testing.T) {
-	listed := rows(t)
 	p := startProgram(t)
-	all := scenarios()
-	for _, b := range slices.Concat(openFaults(), handshakeFaults()) {
-		all = append(all, scenarioOf(b))
+	sequences, frames := rows(t, sequencesFile), rows(t, framesFile)
+	for _, s := range scenarios() {
+		t.Run(s.id, func(t *testing.T) { p.play(t, sequences[s.id], s) })
 	}
-	for _, s := range all {
-		t.Run(s.id, func(t *testing.T) { p.play(t, listed[s.id], s) })
+	for _, b := range slices.Concat(openFaults(), handshakeFaults()) {
+		t.Run(b.id, func(t *testing.T) { p.play(t, frames[b.id], scenarioOf(b)) })
 	}
 }
 
