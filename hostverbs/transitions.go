@@ -156,3 +156,14 @@ func lookup(typ QPType, from, to QPState) cell {
 func (c cell) accepts(mask AttrMask) bool {
 	return c.need&^mask == 0 && mask&^c.allowed == 0
 }
+
+// Transition returns what the state table says of moving a queue pair of the type typ from one state to another, which may
+// be the same: the attributes that a modify must name, and those that it may name besides. QPStateMask is in neither: it
+// is always allowed, and needed if the states differ. exists is false if there is no such transition.
+func Transition(typ QPType, from, to QPState) (required, optional AttrMask, exists bool) {
+	c := lookup(typ, from, to)
+	if c == nowhere {
+		return 0, 0, false
+	}
+	return c.need, c.allowed &^ (c.need | QPStateMask), true
+}

@@ -26,12 +26,20 @@ type rig struct {
 }
 
 func newRig(t *testing.T) *rig {
+	e := newFakeEngine()
+	r := newRigOn(t, e)
+	r.engine = e
+	return r
+}
+
+// newRigOn is newRig with another engine than the fake one.
+func newRigOn(t *testing.T, p hostverbs.Provider) *rig {
 	guestmem.PrepareGoroutine() // the test's goroutine is the worker
 	r := &rig{t: t, domain: guestmem.NewDomain(), engine: newFakeEngine(), now: int64(time.Second)}
-	w := &Worker{domain: r.domain, provider: r.engine, start: time.Now(), closed: true, done: make(chan struct{})}
+	w := &Worker{domain: r.domain, provider: p, start: time.Now(), closed: true, done: make(chan struct{})}
 	close(w.done)
 	var err error
-	if w.poller, err = r.engine.NewPoller(w); err != nil {
+	if w.poller, err = p.NewPoller(w); err != nil {
 		t.Fatal(err)
 	}
 	r.worker = w
