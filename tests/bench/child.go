@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -122,28 +123,34 @@ func startProcess(role string, cpu int) (*process, error) {
 	return p, nil
 }
 
-// startOn starts a command on some processors: its threads inherit them, and its priority.
+// startOn starts a command on some processors: its threads inherit them, and its priority. It dies with this program.
 func startOn(cmd *exec.Cmd, cpus ...int) error {
+	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL}
 	result := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
+		runtime.LockOSThread() // never unlocked: its processors and priority are the child's
 		var set unix.CPUSet
 		for _, cpu := range cpus {
 			set.Set(cpu)
 		}
 		err := unix.SchedSetaffinity(0, &set)
 		if err == nil {
-			raisePriority()
+			// Where the kernel shares processors among sessions first, the priority inside a session is not enough.
+			_ = unix.Setpriority(unix.PRIO_PROCESS, 0, highest)
 			err = cmd.Start()
 		}
+		if err == nil {
+			_ = os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", cmd.Process.Pid), []byte(strconv.Itoa(highest)), 0)
+		}
 		result <- err
+		select {} // the child lives no longer than the thread that started it
 	}()
 	return <-result
 }
 
-// raisePriority puts the calling thread before everybody else's, if that is allowed: what else runs on the machine
+// highest is the priority that puts a process before everybody else's, if that is allowed: what else runs on the machine
 // then disturbs less. Without the right to it figures vary more, which the verdict sees.
-func raisePriority() { _ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20) }
+const highest = -20
 
 // begin tells the process to do something, end waits for its answer.
 func (p *process) begin(op string, arg any) error {

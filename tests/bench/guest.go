@@ -166,11 +166,11 @@ func (e *end) piece(key uint32) poster.Piece {
 // flowRequest describes messages for the guests' process to send. Bare sends them through shared memory number Shared
 // instead of the device.
 type flowRequest struct {
-	Size, Slots, Window, Active int
-	SEND                        bool
-	Bare                        bool
-	Time                        time.Duration
-	Count                       uint64
+	Size, Slots, Window, Active, List int
+	SEND                              bool
+	Bare                              bool
+	Time                              time.Duration
+	Count                             uint64
 }
 
 // flowAnswer is what the messages took, in ns.
@@ -178,7 +178,7 @@ type flowAnswer struct{ P50, P99, PerMessage float64 }
 
 // flow makes the flow that a request describes, over all connections, and what checks it.
 func (c *child) flow(q flowRequest) (f *poster.Flow, from, to []byte, err error) {
-	f = &poster.Flow{Size: q.Size, Slots: q.Slots, Window: q.Window, Active: q.Active, SEND: q.SEND}
+	f = &poster.Flow{Size: q.Size, Slots: q.Slots, Window: q.Window, Active: q.Active, List: q.List, SEND: q.SEND}
 	if q.Bare {
 		if c.shared == nil {
 			return nil, nil, nil, errors.New("no bare loop was made")

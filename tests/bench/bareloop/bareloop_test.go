@@ -93,6 +93,7 @@ func TestARequestThatIsWrongIsRefusedAndMovesNothing(t *testing.T) {
 			from, to := good()
 			spoil(&from, &to)
 			l.flow.Lanes[0].Send.Send(1, from, to)
+			l.flow.Lanes[0].Send.Ring()
 			<-l.ended
 			if l.worker.Refused != 1 || l.worker.Served != 0 {
 				t.Errorf("refused %d, served %d", l.worker.Refused, l.worker.Served)
@@ -112,6 +113,7 @@ func TestACompletionIsWholeWhenItIsSeen(t *testing.T) {
 	to := poster.Piece{Addr: bareloop.TargetAddr, Len: 64, Key: bareloop.TargetKey}
 	for i := range uint32(50) {
 		l.flow.Lanes[0].Send.Send(uint64(i)+1000, from, to)
+		l.flow.Lanes[0].Send.Ring()
 		for ram.Load32(l.view.CQState, 8) != i+1 {
 			if l.isOver() {
 				t.Fatal("the loop has ended")

@@ -35,10 +35,13 @@ type Flow struct {
 	Size, Slots int
 	// Window is the number of messages under way.
 	Window int
+	// List is how many messages are posted with one doorbell, at most the window; 0 is 1.
+	List int
 	// SEND says that messages are SENDs into receives of the other end, not WRITEs.
 	SEND bool
 
 	posted, done uint64
+	lane         int // the next one's
 	// cqs are the completion queues of the active lanes, and those of their receives.
 	cqs, recvCQs []*CQ
 }
@@ -57,17 +60,25 @@ func (f *Flow) ActiveLanes() int {
 	return f.Active
 }
 
-// post posts the next message. Lanes are deep enough for the window.
-func (f *Flow) post() {
+// post posts the next messages of a lane. Lanes are deep enough for the window.
+func (f *Flow) post(count int) {
 	n := uint64(f.ActiveLanes())
-	l, i := &f.Lanes[f.posted%n], f.posted/n
-	to := f.place(l.To, i)
-	if f.SEND {
-		l.Recv.Recv(i, to)
-		to = Piece{}
+	l, i := &f.Lanes[f.lane], f.posted/n
+	for range count {
+		to := f.place(l.To, i)
+		if f.SEND {
+			l.Recv.Recv(i, to)
+			l.Recv.Ring()
+			to = Piece{}
+		}
+		l.Send.Send(i, f.place(l.From, i), to)
+		f.posted++
+		i++
 	}
-	l.Send.Send(i, f.place(l.From, i), to)
-	f.posted++
+	l.Send.Ring()
+	if f.lane++; f.lane == int(n) {
+		f.lane = 0
+	}
 }
 
 // reap takes what has been completed, and says whether there was something.
@@ -139,7 +150,7 @@ func (f *Flow) Latency(d time.Duration) (p50, p99 float64, err error) {
 	begin := time.Now()
 	last := time.Duration(0)
 	for last < d && len(times) < most {
-		f.post()
+		f.post(1)
 		if err := f.await(); err != nil {
 			return 0, 0, err
 		}
@@ -175,13 +186,16 @@ func (f *Flow) Count(n uint64) error {
 }
 
 func (f *Flow) send(n uint64) error {
-	for range n {
-		for f.posted-f.done >= uint64(f.Window) {
+	list := max(1, f.List)
+	for n > 0 {
+		count := min(list, int(n))
+		for f.posted-f.done+uint64(count) > uint64(f.Window) {
 			if err := f.await(); err != nil {
 				return err
 			}
 		}
-		f.post()
+		f.post(count)
+		n -= uint64(count)
 	}
 	return nil
 }

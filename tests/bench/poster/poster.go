@@ -66,7 +66,7 @@ type Piece struct {
 	Len, Key uint32
 }
 
-// Send puts a signaled WRITE of a piece to remote, or a SEND if remote has no key, into the queue and rings.
+// Send puts a signaled WRITE of a piece to remote, or a SEND if remote has no key, into the queue. Ring shows it.
 func (q *Work) Send(id uint64, from, remote Piece) {
 	b := q.slot()
 	op := uint32(abi.WRSend)
@@ -79,16 +79,14 @@ func (q *Work) Send(id uint64, from, remote Piece) {
 	binary.LittleEndian.PutUint64(b[32:], remote.Addr)
 	binary.LittleEndian.PutUint64(b[40:], uint64(remote.Key))
 	put(b[abi.SendWQEHdrSize:], from)
-	q.publish()
 }
 
-// Recv puts a receive into the queue and rings.
+// Recv puts a receive into the queue. Ring shows it.
 func (q *Work) Recv(id uint64, into Piece) {
 	b := q.slot()
 	binary.LittleEndian.PutUint64(b[0:], id)
 	binary.LittleEndian.PutUint64(b[8:], 1)
 	put(b[abi.RecvWQEHdrSize:], into)
-	q.publish()
 }
 
 func put(b []byte, p Piece) {
@@ -99,11 +97,12 @@ func put(b []byte, p Piece) {
 
 func (q *Work) slot() []byte {
 	at := (q.prod & q.mask) * q.stride
+	q.prod = (q.prod + 1) & (q.mask<<1 | 1)
 	return q.Slots[at : at+q.stride : at+q.stride]
 }
 
-func (q *Work) publish() {
-	q.prod = (q.prod + 1) & (q.mask<<1 | 1)
+// Ring moves the index past what was put into the queue, and rings the doorbell.
+func (q *Work) Ring() {
 	ram.Store32(q.State, q.prodAt, q.prod)
 	ram.Store32(q.Doorbell, abi.UARQPOffset, q.Value)
 }
