@@ -57,15 +57,39 @@ func (w *walker) copyIn(off uint64, b []byte) {
 }
 
 // copyPieces moves n bytes between two checked ranges.
-func copyPieces(dst *walker, doff uint64, src *walker, soff, n uint64) {
+func copyPieces(dst *walker, doff uint64, src *walker, soff, n uint64, how mover) {
 	for n > 0 {
 		dh, dn := dst.piece(doff)
 		sh, sn := src.piece(soff)
 		k := min(n, dn, sn)
-		move(dh, sh, k)
+		how.move(dh, sh, k)
 		doff += k
 		soff += k
 		n -= k
+	}
+	how.end()
+}
+
+// mover says how bytes are moved: through the caches, or past them.
+type mover bool
+
+const (
+	cached   mover = false
+	streamed mover = true
+)
+
+func (m mover) move(dst, src hostPtr, n uint64) {
+	if m == streamed && canStream {
+		stream(dst, src, n)
+		return
+	}
+	move(dst, src, n)
+}
+
+// end follows the last move: what is stored from now on is seen after the bytes.
+func (m mover) end() {
+	if m == streamed && canStream {
+		streamFence()
 	}
 }
 
@@ -74,11 +98,21 @@ func copyPieces(dst *walker, doff uint64, src *walker, soff, n uint64) {
 //
 // It guards itself. An error is a *CopyError that says which side failed and wraps what Pages or Space say, or a
 // *FaultError that names the guest whose memory failed; the bytes before a fault may have been moved.
-func Copy(dst Memory, doff uint64, src Memory, soff, n uint64) (err error) {
+func Copy(dst Memory, doff uint64, src Memory, soff, n uint64) error {
+	return copyAs(cached, dst, doff, src, soff, n)
+}
+
+// CopyLong is Copy for a part of a message that is longer than what the caches hold for long: the bytes go past them to
+// memory. That is twice as fast from 1 MiB on, also in parts and in scattered pages, and slower for what is soon read.
+func CopyLong(dst Memory, doff uint64, src Memory, soff, n uint64) error {
+	return copyAs(streamed, dst, doff, src, soff, n)
+}
+
+func copyAs(how mover, dst Memory, doff uint64, src Memory, soff, n uint64) (err error) {
 	d, dok := dst.(*Pages)
 	s, sok := src.(*Pages)
 	if !dok || !sok {
-		return copyAny(dst, doff, src, soff, n)
+		return copyAny(how, dst, doff, src, soff, n)
 	}
 	if !d.writable(doff, n) || !s.readable(soff, n) {
 		return refuseCopy(d, doff, s, soff, n)
@@ -94,7 +128,8 @@ func Copy(dst Memory, doff uint64, src Memory, soff, n uint64) (err error) {
 		}
 	}()
 	if !d.one.isNil() && !s.one.isNil() {
-		move(d.one.add(doff), s.one.add(soff), n)
+		how.move(d.one.add(doff), s.one.add(soff), n)
+		how.end()
 		return nil
 	}
 	di, si := -1, -1
@@ -102,9 +137,10 @@ func Copy(dst Memory, doff uint64, src Memory, soff, n uint64) (err error) {
 		dh, dn := d.piece(doff+at, &di)
 		sh, sn := s.piece(soff+at, &si)
 		k := min(n-at, dn, sn)
-		move(dh, sh, k)
+		how.move(dh, sh, k)
 		at += k
 	}
+	how.end()
 	return nil
 }
 
@@ -146,7 +182,7 @@ func (w *walker) contains(off, n uint64, host uintptr) bool {
 }
 
 // copyAny is Copy with a Space on at least one side.
-func copyAny(dst Memory, doff uint64, src Memory, soff, n uint64) (err error) {
+func copyAny(how mover, dst Memory, doff uint64, src Memory, soff, n uint64) (err error) {
 	var d, s side
 	if err := d.open(dst, doff, n, ProtWrite); err != nil {
 		return &CopyError{Dst: true, Err: err}
@@ -170,7 +206,7 @@ func copyAny(dst Memory, doff uint64, src Memory, soff, n uint64) (err error) {
 		}
 		d.close()
 	}()
-	copyPieces(&d.walker, doff, &s.walker, soff, n)
+	copyPieces(&d.walker, doff, &s.walker, soff, n, how)
 	return nil
 }
 

@@ -264,7 +264,11 @@ func (m *model) copy(t *rapid.T) {
 			t.Skip("destination overlaps itself")
 		}
 	}
-	err := guestmem.Copy(dst.mem, dst.off, src.mem, src.off, n)
+	copyBytes := guestmem.Copy
+	if rapid.Bool().Draw(t, "long") {
+		copyBytes = guestmem.CopyLong
+	}
+	err := copyBytes(dst.mem, dst.off, src.mem, src.off, n)
 	verdict(t, "copy", err, ok1 && ok2)
 	var side *guestmem.CopyError
 	if err != nil && (!errors.As(err, &side) || (side.Dst && ok1) || (!side.Dst && ok2)) {

@@ -9,6 +9,10 @@ import (
 	"github.com/pvrdmad/pvrdmad/hostverbs"
 )
 
+// longMessage is how many bytes a message has that is not copied through the caches: from here on that would take 1.6 times
+// as long, and push out what others have there.
+const longMessage = 1 << 20
+
 // move copies as much of the message as the visit has left. Keys are looked up for every piece, since regions may have been
 // deregistered between two visits.
 func (q *qp) move(p *qp, wr *hostverbs.SendWR, b *budget) hostverbs.WCStatus {
@@ -80,7 +84,11 @@ func (q *qp) copySpan(p *qp, wr *hostverbs.SendWR, near, far span, n uint64, pul
 	if pull {
 		dst, src = near, far
 	}
-	err := guestmem.Copy(dst.mem, dst.off, src.mem, src.off, n)
+	copyBytes := guestmem.Copy
+	if q.sq.total >= longMessage {
+		copyBytes = guestmem.CopyLong
+	}
+	err := copyBytes(dst.mem, dst.off, src.mem, src.off, n)
 	if err == nil {
 		return hostverbs.WCSuccess
 	}
