@@ -34,15 +34,10 @@ const (
 // String returns the command's name without its prefix, for logs and metric labels; what is not a command of the
 // document is "unknown", so that a client cannot invent labels.
 func (c Command) String() string {
-	names := [numCommands]string{
-		"", "VERSION", "DMA_MAP", "DMA_UNMAP", "DEVICE_GET_INFO", "DEVICE_GET_REGION_INFO", "DEVICE_GET_REGION_IO_FDS",
-		"DEVICE_GET_IRQ_INFO", "DEVICE_SET_IRQS", "REGION_READ", "REGION_WRITE", "DMA_READ", "DMA_WRITE",
-		"DEVICE_RESET", "DIRTY_PAGES", "REGION_WRITE_MULTI", "DEVICE_FEATURE", "MIG_DATA_READ", "MIG_DATA_WRITE",
-	}
 	if c == 0 || c >= numCommands {
 		return "unknown"
 	}
-	return names[c]
+	return table[c].name
 }
 
 // String returns the interrupt's name.

@@ -31,53 +31,6 @@ func (a answer) file() int {
 	return -1
 }
 
-// anyBody stands for a payload whose length the handler checks.
-const anyBody = -1
-
-// handler says how a command is served.
-type handler struct {
-	body  int // length of the payload
-	fds   int // most file descriptors
-	serve func(*Session, *message) (answer, error)
-}
-
-// handlerOf returns the handler of a command, or why it has none.
-func handlerOf(c Command) (handler, error) {
-	switch c {
-	case CommandVersion:
-		return handler{anyBody, 0, (*Session).version}, nil
-	case CommandDMAMap:
-		return handler{dmaMapSize, 1, (*Session).dmaMap}, nil
-	case CommandDMAUnmap:
-		return handler{dmaUnmapSize, 0, (*Session).dmaUnmap}, nil
-	case CommandDeviceGetInfo:
-		return handler{deviceInfoSize, 0, (*Session).deviceInfo}, nil
-	case CommandDeviceGetRegionInfo:
-		return handler{regionInfoSize, 0, (*Session).regionInfo}, nil
-	case CommandDeviceGetIRQInfo:
-		return handler{irqInfoSize, 0, (*Session).irqInfo}, nil
-	case CommandDeviceSetIRQs:
-		return handler{anyBody, MaxMessageFDs, (*Session).setIRQs}, nil
-	case CommandRegionRead:
-		return handler{regionAccessSize, 0, (*Session).regionRead}, nil
-	case CommandRegionWrite:
-		return handler{anyBody, 0, (*Session).regionWrite}, nil
-	case CommandDeviceReset:
-		return handler{0, 0, (*Session).reset}, nil
-	case CommandRegionWriteMulti:
-		return handler{anyBody, 0, (*Session).regionWriteMulti}, nil
-	case CommandDMARead, CommandDMAWrite:
-		return handler{}, refuse(FaultDirection, unix.EINVAL, "%s from a client", c)
-	case CommandDeviceFeature:
-		// ENOTTY is how linux/vfio.h has an unknown feature answered, so probing for one is told no.
-		return handler{}, refuse(FaultAbsent, unix.ENOTTY, "%s is not served", c)
-	case CommandDeviceGetRegionIOFDs, CommandDirtyPages, CommandMigDataRead, CommandMigDataWrite:
-		return handler{}, refuse(FaultAbsent, unix.EOPNOTSUPP, "%s is not served", c)
-	default:
-		return handler{}, refuse(FaultCommand, unix.ENOSYS, "command %d", uint16(c))
-	}
-}
-
 // dispatch serves one message. On an error the device is as it was before.
 func (s *Session) dispatch(m *message) (ans answer, err error) {
 	defer s.recovered(m.command, &err)
@@ -91,7 +44,7 @@ func (s *Session) dispatch(m *message) (ans answer, err error) {
 	if !s.shook && m.command != CommandVersion {
 		return answer{}, refuse(FaultHandshake, unix.EINVAL, "%s before VERSION", m.command)
 	}
-	h, err := handlerOf(m.command)
+	h, err := entryOf(m.command)
 	switch {
 	case err != nil:
 		return answer{}, err
