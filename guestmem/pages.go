@@ -202,6 +202,7 @@ func (s *Space) revoke(r *region) {
 			n := r.pins
 			n.p.limit.Store(0)
 			n.unlink()
+			s.revocations.Add(1)
 		}
 		more = r.pins != nil
 		s.mu.Unlock()

@@ -24,6 +24,8 @@ type Space struct {
 	cur atomic.Pointer[version]
 	// disabled is written under ctl, read by every access.
 	disabled atomic.Bool
+	// revocations is written under mu, read by everybody.
+	revocations atomic.Uint64
 
 	// ctl serializes the control calls; it is held over system calls and the barrier.
 	ctl     sync.Mutex
