@@ -93,7 +93,8 @@ func (q *qp) copySpan(p *qp, wr *hostverbs.SendWR, near, far span, n uint64, pul
 		return hostverbs.WCSuccess
 	}
 	var fault *guestmem.FaultError
-	if errors.As(err, &fault) {
+	faulted := errors.As(err, &fault)
+	if faulted {
 		q.pl.fault(fault)
 	}
 	var side *guestmem.CopyError
@@ -104,6 +105,12 @@ func (q *qp) copySpan(p *qp, wr *hostverbs.SendWR, near, far span, n uint64, pul
 		_, status := p.failReceive(hostverbs.WCLocProtErr, hostverbs.WCRemOpErr)
 		return status
 	}
-	_, status := p.nak(hostverbs.EventQPFatal, hostverbs.WCRemOpErr)
+	// Memory that was taken back is no longer the region's to give, as with a region that the host's kernel has revoked; a
+	// fault is the responder's own failure.
+	event, status := hostverbs.EventQPAccessErr, hostverbs.WCRemAccessErr
+	if faulted {
+		event, status = hostverbs.EventQPFatal, hostverbs.WCRemOpErr
+	}
+	_, status = p.nak(event, status)
 	return status
 }

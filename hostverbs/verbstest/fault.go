@@ -23,25 +23,37 @@ func faultCases() []Case {
 	}
 }
 
-// expectFault carries out an operation one of whose sides has lost its memory.
-func (w *world) expectFault(what string, m move, a, b *guest, near, far *region, local bool) {
+// How an operation of which the responder has no memory ends, unless it needs a receive: the responder's memory failed,
+// or the region has no right to it any more.
+const (
+	failedMemory = hostverbs.WCRemOpErr
+	takenMemory  = hostverbs.WCRemAccessErr
+)
+
+// expectFault carries out an operation one of whose sides has lost its memory: remote is how it ends if that is the
+// responder, 0 if it is the requester.
+func (w *world) expectFault(what string, m move, a, b *guest, near, far *region, remote hostverbs.WCStatus) {
 	w.t.Helper()
 	ea, eb := w.pair(a, b, nil)
 	eb.recv(rwr(9, far.sge(0, far.n)))
 	ea.send(rdma(1, m.op, far, 0, near.sge(0, near.n)), wr(2, hostverbs.OpSend))
 	w.settle()
-	if local {
+	if remote == 0 {
 		ea.sends(what, failed(1, hostverbs.WCLocProtErr), failed(2, hostverbs.WCWRFlushErr))
 		eb.in(what, hostverbs.StateRTS)
 		eb.recvs(what)
 		return
 	}
-	ea.sends(what, failed(1, hostverbs.WCRemOpErr), failed(2, hostverbs.WCWRFlushErr))
-	eb.in(what, hostverbs.StateErr)
-	status := hostverbs.WCWRFlushErr
-	if m.send {
-		status = hostverbs.WCLocProtErr
+	status, events := hostverbs.WCWRFlushErr, []hostverbs.EventType{hostverbs.EventQPAccessErr}
+	switch {
+	case m.send:
+		status, remote, events = hostverbs.WCLocProtErr, hostverbs.WCRemOpErr, nil
+	case remote == failedMemory:
+		events[0] = hostverbs.EventQPFatal
 	}
+	eb.events(what, events...)
+	ea.sends(what, failed(1, remote), failed(2, hostverbs.WCWRFlushErr))
+	eb.in(what, hostverbs.StateErr)
 	eb.recvs(what, failed(9, status))
 }
 
@@ -50,15 +62,15 @@ func unmapped(t testing.TB, env Env) {
 	for _, local := range []bool{true, false} {
 		a, b := w.guest(), w.guest()
 		near, far := a.buffer(5000), b.buffer(5000)
-		gone := b
+		gone, remote := b, takenMemory
 		if local {
-			gone = a
+			gone, remote = a, 0
 		}
 		if err := gone.space.Unmap(ramBase, ramBytes); err != nil {
 			t.Fatalf("unmap: %v", err)
 		}
 		for _, m := range moves() {
-			w.expectFault(fmt.Sprintf("%s, local %t", m.op, local), m, a, b, near, far, local)
+			w.expectFault(fmt.Sprintf("%s, local %t", m.op, local), m, a, b, near, far, remote)
 		}
 		w.verify("unmapped")
 	}
@@ -105,10 +117,10 @@ func truncated(t testing.TB, env Env) {
 		addr := uint64(i+1) << 32
 		lost, truncate := b.fileRegion(addr, 5000)
 		truncate()
-		w.expectFault(fmt.Sprintf("%s, the responder's file", m.op), m, a, b, a.buffer(5000), lost, false)
+		w.expectFault(fmt.Sprintf("%s, the responder's file", m.op), m, a, b, a.buffer(5000), lost, failedMemory)
 		lost, truncate = a.fileRegion(addr, 5000)
 		truncate()
-		w.expectFault(fmt.Sprintf("%s, the requester's file", m.op), m, a, b, lost, b.buffer(5000), true)
+		w.expectFault(fmt.Sprintf("%s, the requester's file", m.op), m, a, b, lost, b.buffer(5000), 0)
 	}
 }
 
@@ -119,8 +131,8 @@ func faultWithinOneGuest(t testing.TB, env Env) {
 		addr := uint64(i+1) << 32
 		lost, truncate := a.fileRegion(addr, 5000)
 		truncate()
-		w.expectFault(fmt.Sprintf("%s, the responder's file", m.op), m, a, a, a.buffer(5000), lost, false)
-		w.expectFault(fmt.Sprintf("%s, the requester's file", m.op), m, a, a, lost, a.buffer(5000), true)
+		w.expectFault(fmt.Sprintf("%s, the responder's file", m.op), m, a, a, a.buffer(5000), lost, failedMemory)
+		w.expectFault(fmt.Sprintf("%s, the requester's file", m.op), m, a, a, lost, a.buffer(5000), 0)
 	}
 }
 
@@ -197,9 +209,9 @@ func notWritable(t testing.TB, env Env) {
 	a, b := w.guest(), w.guest()
 	for _, m := range moves() {
 		if m.op == hostverbs.OpRDMARead {
-			w.expectFault("read into pages without write access", m, a, b, a.readOnly(5000), b.buffer(5000), true)
+			w.expectFault("read into pages without write access", m, a, b, a.readOnly(5000), b.buffer(5000), 0)
 		} else {
-			w.expectFault(m.op.String()+" to pages without write access", m, a, b, a.buffer(5000), b.readOnly(5000), false)
+			w.expectFault(m.op.String()+" to pages without write access", m, a, b, a.buffer(5000), b.readOnly(5000), takenMemory)
 		}
 	}
 	w.verify("not writable")
