@@ -5,6 +5,7 @@ package pvrdma
 import (
 	"fmt"
 
+	"github.com/pvrdmad/pvrdmad/guestmem"
 	"github.com/pvrdmad/pvrdmad/hostverbs"
 	"github.com/pvrdmad/pvrdmad/pvrdma/abi"
 )
@@ -21,6 +22,9 @@ func (d *Device) modifyQP(req *Request, _ *Response) error {
 	attr, mask := qpAttrFromGuest(&r.Attrs), hostverbs.AttrMask(r.AttrMask)
 	if mask&hostverbs.QPStateMask == 0 {
 		return d.modify(q, &attr, mask)
+	}
+	if !q.mayMove(attr.QPState) {
+		return fmt.Errorf("queue pair %d to %s: %w", q.handle, attr.QPState, guestmem.ErrRevoked)
 	}
 	parked := false
 	d.worker.Do(func() {
@@ -40,6 +44,12 @@ func (d *Device) modifyQP(req *Request, _ *Response) error {
 		return fmt.Errorf("queue pair %d: %w", q.handle, errFailed)
 	}
 	return nil
+}
+
+// mayMove reports whether the queue pair has what it needs in a state. Without its memory it would look as if it worked,
+// and complete nothing: it can only come to rest.
+func (q *queuePair) mayMove(to hostverbs.QPState) bool {
+	return to == hostverbs.StateReset || to == hostverbs.StateErr || !q.pages.Revoked()
 }
 
 func (d *Device) modify(q *queuePair, attr *hostverbs.QPAttr, mask hostverbs.AttrMask) error {

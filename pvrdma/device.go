@@ -66,6 +66,9 @@ type Device struct {
 	doorbells *guestmem.SharedPages
 	trapped   trappedDoorbells
 
+	// revocations is what the guest's memory counted when the objects were last looked at. Command goroutine.
+	revocations uint64
+
 	// What follows is written inside Worker.Do and read by the worker and by the command goroutine.
 
 	engine   hostverbs.Context // nil while the device is not active

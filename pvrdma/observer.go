@@ -41,6 +41,8 @@ type Activated struct {
 	Guest
 	// DriverVersion is what the driver offered, Version what driver and device have in common.
 	DriverVersion, Version uint32
+	// VIOMMU says that a virtual IOMMU translates the guest's addresses.
+	VIOMMU bool
 }
 
 // WasReset says that the device went back to its initial state.
@@ -59,15 +61,59 @@ const (
 	ResetByVMM                      // DEVICE_RESET of the virtual machine
 	ResetByProbe                    // a driver loaded the device anew without a reset
 	ResetByDisconnect
-	ResetByFault // the guest's memory failed, or our handling of it did
+	ResetByFault      // the guest's memory failed, or our handling of it did
+	ResetByMemoryLoss // what the driver shares with the device since its probe was unmapped
+	ResetByBusMaster  // the guest has switched bus mastering off
 )
 
-var resetCauseNames = [...]string{"driver", "vmm", "probe", "disconnect", "fault"}
+var resetCauseNames = [...]string{"driver", "vmm", "probe", "disconnect", "fault", "memory_lost", "bus_master_off"}
 
 // String returns the cause as the metric label has it.
 func (c ResetCause) String() string {
 	if int(c) < len(resetCauseNames) {
 		return resetCauseNames[c]
+	}
+	return "unknown"
+}
+
+// ErrorStateChanged says that the device serves its guest no more until the guest's driver starts anew, or that it can
+// serve it again.
+type ErrorStateChanged struct {
+	Guest
+	State ErrorState
+	// Err says why, nil if it was reported with a WasReset.
+	Err error
+}
+
+// ErrorState is what keeps a device from serving its guest. Until it is over commands fail and doorbells are ignored. It
+// ends when a driver loads the device or resets it, or when the machine is reset.
+type ErrorState uint8
+
+// Error states.
+const (
+	NoError ErrorState = iota
+	// ErrorFault: the guest's memory failed, or our handling of the guest did.
+	ErrorFault
+	// ErrorMemoryLost: the shared region, a slot or an event ring of the active device was unmapped.
+	ErrorMemoryLost
+	// ErrorBusMasterOff: bus mastering was switched off under the active device.
+	ErrorBusMasterOff
+	// ErrorAlreadyActive: a driver uses a device that nobody has probed since the machine attached or was reset, as a
+	// driver does whose machine was migrated here or went back to a snapshot.
+	ErrorAlreadyActive
+	// ErrorNotEnabled: nobody has enabled the function since the machine attached or was reset, and firmware would have.
+	// It ends when somebody does.
+	ErrorNotEnabled
+)
+
+var errorStateNames = [...]string{
+	"none", "fault", "memory_lost", "bus_master_off", "already_active", "not_enabled",
+}
+
+// String returns the state as the metric label has it.
+func (s ErrorState) String() string {
+	if int(s) < len(errorStateNames) {
+		return errorStateNames[s]
 	}
 	return "unknown"
 }

@@ -13,13 +13,18 @@ func TestEveryReasonAndCauseHasALabel(t *testing.T) {
 	for r := BadRegister; r <= BadMemory; r++ {
 		labels[r.String()] = true
 	}
-	for c := ResetByDriver; c <= ResetByFault; c++ {
-		labels[c.String()] = true
+	for c := ResetByDriver; c <= ResetByBusMaster; c++ {
+		labels["reset by "+c.String()] = true
 	}
-	if len(labels) != int(BadMemory)+1+int(ResetByFault)+1 || labels["unknown"] || labels[""] {
+	for s := NoError; s <= ErrorNotEnabled; s++ {
+		labels["state "+s.String()] = true
+	}
+	if len(labels) != int(BadMemory)+1+int(ResetByBusMaster)+1+int(ErrorNotEnabled)+1 || labels["unknown"] || labels[""] ||
+		labels["reset by "] || labels["reset by unknown"] || labels["state "] || labels["state unknown"] {
 		t.Errorf("labels %v", labels)
 	}
-	if GuestErrorReason(BadMemory+1).String() != "unknown" || ResetCause(ResetByFault+1).String() != "unknown" {
+	if GuestErrorReason(BadMemory+1).String() != "unknown" || ResetCause(ResetByBusMaster+1).String() != "unknown" ||
+		ErrorState(ErrorNotEnabled+1).String() != "unknown" {
 		t.Error("a value without a name has one")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/pvrdmad/pvrdmad/hostverbs"
 	"github.com/pvrdmad/pvrdmad/pvrdma/abi"
+	"golang.org/x/sys/unix"
 )
 
 // zero sets the indices of both rings to 0, as the driver does when it has the answer to a move to RESET.
@@ -161,7 +162,7 @@ func TestAQueuePairWhoseMemoryIsGoneStaysDeadThroughAReset(t *testing.T) {
 	q.ring(userPage, abi.UARQPSend)
 	r.settle()
 	q.modify(hostverbs.StateReset)
-	q.modify(hostverbs.StateRTS)
+	g.refused(q.modifyReq(hostverbs.StateRTS), unix.EFAULT)
 	q.ring(userPage, abi.UARQPSend)
 	r.settle()
 	var wr hostverbs.RecvWR

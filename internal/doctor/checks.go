@@ -28,6 +28,7 @@ const (
 	checkMemory  = "memory"
 	checkVMXNET3 = "vmxnet3"
 	checkMemlock = "memlock"
+	checkVIOMMU  = "viommu"
 )
 
 // Run makes all checks, those of a guest for each of guests.
@@ -89,7 +90,7 @@ func (env Env) memlock() Finding {
 func checkGuest(g *config.Guest, machines []process) []Finding {
 	for _, p := range machines {
 		if d, ok := p.machine.DeviceAt(g.SocketPath); ok {
-			return []Finding{checkSharing(g, p), checkPairing(g, p, d)}
+			return append([]Finding{checkSharing(g, p), checkPairing(g, p, d)}, checkIOMMU(g, p)...)
 		}
 	}
 	unseen := fmt.Sprintf("not checked, no running QEMU that this user can see has a vfio-user-pci at %s", g.SocketPath)
@@ -168,6 +169,27 @@ func checkPairing(g *config.Guest, p process, d qemu.Props) Finding {
 		f.Reason = fmt.Sprintf("QEMU %d has a vmxnet3 at function 0 of the device's slot", p.pid)
 	}
 	return f
+}
+
+// checkIOMMU says what a virtual IOMMU does to the device, if there is one.
+func checkIOMMU(g *config.Guest, p process) []Finding {
+	d, ok := p.machine.IOMMU()
+	if !ok {
+		return nil
+	}
+	f := Finding{
+		Check: checkVIOMMU, Guest: string(g.Name), Verdict: Warn,
+		Reason: fmt.Sprintf("QEMU %d has a virtual IOMMU (%s), behind which each page of the guest is a mapping of its own, 65535 at most",
+			p.pid, d["driver"]),
+		Next: "leave it out, or boot the guest's kernel with iommu=pt",
+	}
+	if d["driver"] == "intel-iommu" && !qemu.On(d["caching-mode"]) {
+		f.Verdict = Fail
+		f.Reason = fmt.Sprintf("QEMU %d has an intel-iommu without caching-mode=on, and aborts when the guest's kernel "+
+			"switches it on", p.pid)
+		f.Next = "leave it out, or add caching-mode=on and boot the guest's kernel with iommu=pt"
+	}
+	return []Finding{f}
 }
 
 // unsure makes a failure a warning if what is missing may be in a file that QEMU read.

@@ -90,6 +90,30 @@ func TestARunningGuestIsChecked(t *testing.T) {
 			[]Finding{okMemory, okNIC},
 		},
 		{
+			"a virtual IOMMU", shared + nic + dev + " -device intel-iommu,caching-mode=on",
+			[]Finding{okMemory, okNIC, {
+				Check: "viommu", Guest: "vm1", Verdict: Warn,
+				Reason: "QEMU 77 has a virtual IOMMU (intel-iommu), behind which each page of the guest is a mapping of its own, 65535 at most",
+				Next:   "leave it out, or boot the guest's kernel with iommu=pt",
+			}},
+		},
+		{
+			"a virtual IOMMU that ends QEMU", `-device {"driver":"intel-iommu","intremap":"on"} ` + shared + nic + dev,
+			[]Finding{okMemory, okNIC, {
+				Check: "viommu", Guest: "vm1", Verdict: Fail,
+				Reason: "QEMU 77 has an intel-iommu without caching-mode=on, and aborts when the guest's kernel switches it on",
+				Next:   "leave it out, or add caching-mode=on and boot the guest's kernel with iommu=pt",
+			}},
+		},
+		{
+			"another virtual IOMMU", shared + nic + dev + " -device virtio-iommu-pci",
+			[]Finding{okMemory, okNIC, {
+				Check: "viommu", Guest: "vm1", Verdict: Warn,
+				Reason: "QEMU 77 has a virtual IOMMU (virtio-iommu-pci), behind which each page of the guest is a mapping of its own, 65535 at most",
+				Next:   "leave it out, or boot the guest's kernel with iommu=pt",
+			}},
+		},
+		{
 			"a relative socket", shared + nic + strings.Replace(dev, "/run/pvrdmad/", "", 1),
 			[]Finding{okMemory, okNIC},
 		},

@@ -163,10 +163,24 @@ func (m *Machine) Object(id string) (Props, bool) {
 // Shared reports whether a memory back end's memory can be mapped by another process.
 func Shared(backend Props) bool {
 	if v, ok := backend["share"]; ok {
-		return v == "on" || v == "true" || v == "yes" || v == "y"
+		return On(v)
 	}
 	// QEMU's default is on for memfd and shm alone.
 	return backend["qom-type"] == "memory-backend-memfd" || backend["qom-type"] == "memory-backend-shm"
+}
+
+// On reports whether a key's value says yes.
+func On(v string) bool { return v == "on" || v == "true" || v == "yes" || v == "y" }
+
+// IOMMU returns the device that is a virtual IOMMU.
+func (m *Machine) IOMMU() (Props, bool) {
+	for _, d := range m.Devices {
+		switch d["driver"] {
+		case "intel-iommu", "amd-iommu", "virtio-iommu-pci", "virtio-iommu":
+			return d, true
+		}
+	}
+	return nil, false
 }
 
 // Address is where a device sits: a bus, a slot and a function.

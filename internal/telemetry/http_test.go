@@ -110,6 +110,8 @@ func TestAGuestHasABoundedNumberOfSeries(t *testing.T) {
 		g.Observe(pvrdma.QPStateChanged{To: hostverbs.QPState(i)})
 		g.Observe(pvrdma.GuestError{Reason: pvrdma.GuestErrorReason(i)})
 		g.Observe(pvrdma.WasReset{Cause: pvrdma.ResetCause(i % int(numResetCauses))})
+		g.Observe(pvrdma.ErrorStateChanged{State: pvrdma.ErrorState(i % int(numErrorStates))})
+		g.Observe(pvrdma.CommandDone{Cmd: abi.CmdCreateBind, Err: unix.Errno(i)})
 		g.Door().Refused(vfiouser.Refusal{Command: vfiouser.Command(i), Fault: vfiouser.Fault(i % 17)})
 		g.Door().Disconnected(vfiouser.Disconnect{Reason: vfiouser.Reason(i % 9)})
 	}

@@ -19,9 +19,10 @@ func answerBuckets() []float64 { return []float64{10e-6, 50e-6, 250e-6, 1e-3, 10
 // from enumerations in the code.
 type metrics struct {
 	buildInfo, guestInfo, guestUp, guestActive                         *prometheus.GaugeVec
+	guestVIOMMU, errorState                                            *prometheus.GaugeVec
 	commands, protocolErrors, resets, asyncEvents                      *prometheus.CounterVec
 	qpStateChanges, connections, disconnects, busy                     *prometheus.CounterVec
-	panics, acceptErrors, suppressed                                   *prometheus.CounterVec
+	panics, acceptErrors, suppressed, gidRefusals                      *prometheus.CounterVec
 	commandDuration, answerDuration                                    *prometheus.HistogramVec
 	workRequests, completions, doorbells, notifications, windowsDenied *prometheus.Desc
 	engineMessages, engineBytes, engineCompletions                     *prometheus.Desc
@@ -62,13 +63,25 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		windowsDenied: desc("memory_windows_denied_total",
 			"Memory regions left scattered because the budget of mappings is used up.", "guest"),
 	}
+	m.makeRefusals()
 	m.describeEngine()
 	reg.MustRegister(
 		m.buildInfo, m.guestInfo, m.guestUp, m.guestActive, m.commands, m.protocolErrors, m.resets, m.asyncEvents,
 		m.qpStateChanges, m.connections, m.disconnects, m.busy, m.panics, m.acceptErrors, m.suppressed, m.commandDuration,
-		m.answerDuration,
+		m.answerDuration, m.guestVIOMMU, m.errorState, m.gidRefusals,
 	)
 	return m
+}
+
+// makeRefusals makes the metrics of what keeps a guest from what it wants.
+func (m *metrics) makeRefusals() {
+	m.guestVIOMMU = gauge("guest_viommu",
+		"Whether a virtual IOMMU translated the guest's addresses when its driver last switched the device on.", "guest")
+	m.errorState = gauge("guest_error_state",
+		"What keeps the device from serving the guest until its driver starts anew: 1 for the state it is in.",
+		"guest", "state")
+	m.gidRefusals = counter("gid_refusals_total",
+		"Addresses that the guest may not use: another guest has bound them, or they are not in its gids.", "guest", "reason")
 }
 
 // describeEngine names the counters of the software engine, which are those of all guests together.

@@ -17,10 +17,11 @@ func (g *Guest) Observe(e pvrdma.Event) {
 	case pvrdma.CommandDone:
 		g.commandDone(e)
 	case pvrdma.Activated:
-		g.active.Set(1)
-		g.log.emit(hclog.Info, "driver switched the device on", "driver_version", e.DriverVersion, "version", e.Version)
+		g.activated(e)
 	case pvrdma.WasReset:
 		g.wasReset(e)
+	case pvrdma.ErrorStateChanged:
+		g.errorStateChanged(e)
 	case pvrdma.QPStateChanged:
 		g.qpStateChanged(e)
 	case pvrdma.AsyncEventSent:
@@ -36,6 +37,12 @@ func (g *Guest) commandDone(e pvrdma.CommandDone) {
 	res := result(e.Err)
 	g.metrics.commands.WithLabelValues(g.name, command(e.Cmd), res).Inc()
 	g.commandDuration.Observe(e.Duration.Seconds())
+	if why := gidRefusal(e); why != "" {
+		g.metrics.gidRefusals.WithLabelValues(g.name, why).Inc()
+		g.log.emit(hclog.Warn, "address refused", "command", command(e.Cmd), "result", res, "reason", why,
+			"error", quoted(e.Err), "next", gidNext(why))
+		return
+	}
 	if e.Err != nil {
 		g.log.emit(hclog.Warn, "command failed", "command", command(e.Cmd), "result", res, "error", quoted(e.Err))
 		return
@@ -45,11 +52,42 @@ func (g *Guest) commandDone(e pvrdma.CommandDone) {
 	}
 }
 
+func (g *Guest) activated(e pvrdma.Activated) {
+	g.active.Set(1)
+	args := []any{"driver_version", e.DriverVersion, "version", e.Version}
+	if e.VIOMMU {
+		g.viommu.Set(1)
+		g.log.emit(hclog.Warn, "driver switched the device on behind a virtual IOMMU", append(args, "next", viommuNext)...)
+		return
+	}
+	g.viommu.Set(0)
+	g.log.emit(hclog.Info, "driver switched the device on", args...)
+}
+
+// errorStateChanged keeps one state at 1. The line of a reset has said why, unless the event does.
+func (g *Guest) errorStateChanged(e pvrdma.ErrorStateChanged) {
+	for s := pvrdma.NoError + 1; s < numErrorStates; s++ {
+		value := 0.0
+		if s == e.State {
+			value = 1
+		}
+		g.metrics.errorState.WithLabelValues(g.name, s.String()).Set(value)
+	}
+	if e.Err != nil {
+		g.log.emit(hclog.Error, "device cannot serve the guest", "state", e.State.String(), "error", quoted(e.Err),
+			"next", stateNext(e.State))
+	}
+}
+
 func (g *Guest) wasReset(e pvrdma.WasReset) {
 	g.active.Set(0)
 	g.metrics.resets.WithLabelValues(g.name, e.Cause.String()).Inc()
 	if e.Err != nil {
-		g.log.emit(hclog.Error, "device reset", "cause", e.Cause.String(), "error", quoted(e.Err))
+		args := []any{"cause", e.Cause.String(), "error", quoted(e.Err)}
+		if next := resetNext(e.Cause); next != "" {
+			args = append(args, "next", next)
+		}
+		g.log.emit(hclog.Error, "device reset", args...)
 		return
 	}
 	g.log.emit(hclog.Info, "device reset", "cause", e.Cause.String())

@@ -65,8 +65,71 @@ func TestEachEventIsOneCountAndOneLine(t *testing.T) {
 		},
 		{
 			pvrdma.WasReset{Guest: g, Cause: pvrdma.ResetByFault, Err: unix.EFAULT},
-			`<3>[ERROR] pvrdmad: device reset: guest=vm1 cause=fault error="bad address"`,
+			`<3>[ERROR] pvrdmad: device reset: guest=vm1 cause=fault error="bad address" ` +
+				`next="reload vmw_pvrdma in the guest or reboot it"`,
 			`pvrdma_guest_resets_total{cause="fault",guest="vm1"} 1`,
+		},
+		{
+			pvrdma.WasReset{Guest: g, Cause: pvrdma.ResetByMemoryLoss, Err: unix.EFAULT},
+			`<3>[ERROR] pvrdmad: device reset: guest=vm1 cause=memory_lost error="bad address" ` +
+				`next="reload vmw_pvrdma in the guest or reboot it"`,
+			`pvrdma_guest_resets_total{cause="memory_lost",guest="vm1"} 1`,
+		},
+		{
+			pvrdma.WasReset{Guest: g, Cause: pvrdma.ResetByDriver, Err: unix.EIO},
+			`<3>[ERROR] pvrdmad: device reset: guest=vm1 cause=driver error="input/output error"`,
+			`pvrdma_guest_resets_total{cause="driver",guest="vm1"} 1`,
+		},
+		{
+			pvrdma.WasReset{Guest: g, Cause: pvrdma.ResetByBusMaster},
+			"<6>[INFO]  pvrdmad: device reset: guest=vm1 cause=bus_master_off",
+			`pvrdma_guest_resets_total{cause="bus_master_off",guest="vm1"} 1`,
+		},
+		{
+			pvrdma.ErrorStateChanged{Guest: g, State: pvrdma.ErrorMemoryLost},
+			"",
+			`pvrdma_guest_error_state{guest="vm1",state="memory_lost"} 1`,
+		},
+		{
+			pvrdma.ErrorStateChanged{Guest: g, State: pvrdma.ErrorAlreadyActive, Err: errors.New("not probed")},
+			`<3>[ERROR] pvrdmad: device cannot serve the guest: guest=vm1 state=already_active error="not probed" ` +
+				`next="reload vmw_pvrdma in the guest or reboot it: the device does not go along when a virtual machine is ` +
+				`migrated or goes back to a snapshot"`,
+			`pvrdma_guest_error_state{guest="vm1",state="already_active"} 1`,
+		},
+		{
+			pvrdma.ErrorStateChanged{Guest: g, State: pvrdma.ErrorNotEnabled, Err: errors.New("not enabled")},
+			`<3>[ERROR] pvrdmad: device cannot serve the guest: guest=vm1 state=not_enabled error="not enabled" ` +
+				`next="if the virtual machine is not paused, it was migrated or restored from a snapshot: reboot the guest, ` +
+				`the device does not go along"`,
+			`pvrdma_guest_error_state{guest="vm1",state="not_enabled"} 1`,
+		},
+		{
+			pvrdma.Activated{Guest: g, DriverVersion: 20, Version: 20, VIOMMU: true},
+			`<4>[WARN]  pvrdmad: driver switched the device on behind a virtual IOMMU: guest=vm1 driver_version=20 version=20 ` +
+				`next="each page is a mapping of its own, 65535 at most: leave the virtual IOMMU out, or boot the guest's ` +
+				`kernel with iommu=pt"`,
+			`pvrdma_guest_viommu{guest="vm1"} 1`,
+		},
+		{
+			pvrdma.CommandDone{Guest: g, Cmd: abi.CmdCreateBind, Err: fmt.Errorf("guest %q has it: %w", "vm2", unix.EADDRINUSE)},
+			`<4>[WARN]  pvrdmad: address refused: guest=vm1 command=CREATE_BIND result=EADDRINUSE reason=in_use ` +
+				`error="guest \"vm2\" has it: address already in use" ` +
+				`next="give the vmxnet3 of each virtual machine a mac= of its own, as pvrdmad qemu-args prints it, and an IP ` +
+				`address of its own"`,
+			`pvrdma_gid_refusals_total{guest="vm1",reason="in_use"} 1`,
+		},
+		{
+			pvrdma.CommandDone{Guest: g, Cmd: abi.CmdCreateBind, Err: fmt.Errorf("not listed: %w", unix.EPERM)},
+			`<4>[WARN]  pvrdmad: address refused: guest=vm1 command=CREATE_BIND result=EPERM reason=not_listed ` +
+				`error="not listed: operation not permitted" ` +
+				`next="add the address to gids in the guest's file and restart the daemon, or take it from the guest's vmxnet3"`,
+			`pvrdma_gid_refusals_total{guest="vm1",reason="not_listed"} 1`,
+		},
+		{
+			pvrdma.CommandDone{Guest: g, Cmd: abi.CmdCreateBind, Err: unix.EINVAL},
+			`<4>[WARN]  pvrdmad: command failed: guest=vm1 command=CREATE_BIND result=EINVAL error="invalid argument"`,
+			`pvrdma_gid_refusals_total{guest="vm1",reason="in_use"} 0`,
 		},
 		{
 			pvrdma.QPStateChanged{
@@ -113,7 +176,7 @@ func TestEachEventIsOneCountAndOneLine(t *testing.T) {
 			tel, done := newTelemetry(t, &out)
 			tel.AddGuest(GuestInfo{Name: "vm1"}).Observe(tt.event)
 			done()
-			if diff := cmp.Diff(tt.line+"\n", out.String()); diff != "" {
+			if diff := cmp.Diff(tt.line, strings.TrimSuffix(out.String(), "\n")); diff != "" {
 				t.Errorf("log differs (-want +got):\n%s", diff)
 			}
 			if text := scrape(t, tel); !strings.Contains(text, tt.count+"\n") {

@@ -59,6 +59,7 @@ type Guest struct {
 
 	// Resolved once, because a hostile guest causes these events as fast as it can.
 	up, active      prometheus.Gauge
+	viommu          prometheus.Gauge
 	commandDuration prometheus.Observer
 	answerDuration  prometheus.Observer
 	guestErrors     [numGuestErrors]prometheus.Counter
@@ -68,7 +69,10 @@ type Guest struct {
 const numGuestErrors = pvrdma.BadMemory + 1
 
 // numResetCauses is one more than the last cause of pvrdma.WasReset.
-const numResetCauses = pvrdma.ResetByFault + 1
+const numResetCauses = pvrdma.ResetByBusMaster + 1
+
+// numErrorStates is one more than the last state of pvrdma.ErrorStateChanged.
+const numErrorStates = pvrdma.ErrorNotEnabled + 1
 
 // AddGuest starts to observe a guest. Names are unique: a second guest of one name panics.
 func (t *Telemetry) AddGuest(info GuestInfo) *Guest {
@@ -78,6 +82,7 @@ func (t *Telemetry) AddGuest(info GuestInfo) *Guest {
 		log:             newBoundedLog(t.log.With("guest", info.Name), time.Now, m.suppressed.WithLabelValues(info.Name)),
 		up:              m.guestUp.WithLabelValues(info.Name),
 		active:          m.guestActive.WithLabelValues(info.Name),
+		viommu:          m.guestVIOMMU.WithLabelValues(info.Name),
 		commandDuration: m.commandDuration.WithLabelValues(info.Name),
 		answerDuration:  m.answerDuration.WithLabelValues(info.Name),
 	}
@@ -87,6 +92,12 @@ func (t *Telemetry) AddGuest(info GuestInfo) *Guest {
 	// A series that is there from the start lets an alert see the first event.
 	for c := range numResetCauses {
 		m.resets.WithLabelValues(info.Name, c.String())
+	}
+	for s := pvrdma.NoError + 1; s < numErrorStates; s++ {
+		m.errorState.WithLabelValues(info.Name, s.String())
+	}
+	for _, r := range gidRefusals() {
+		m.gidRefusals.WithLabelValues(info.Name, r)
 	}
 	for _, c := range []*prometheus.CounterVec{m.connections, m.busy, m.panics, m.acceptErrors} {
 		c.WithLabelValues(info.Name)

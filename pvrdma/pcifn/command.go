@@ -31,7 +31,7 @@ func (s *session) takeRequest() {
 		return
 	}
 	if err := s.mem.Read(s.dsr.dsr.CmdSlotDMA, s.request[:]); err != nil {
-		s.result("read the command slot", pvrdma.BadMemory, err)
+		s.slotFailed("read the command slot", err)
 		return
 	}
 	s.requested = true
@@ -57,7 +57,7 @@ func (s *session) execute() {
 		h.Encode(s.response[:])
 	}
 	if err := s.mem.Write(s.dsr.dsr.RespSlotDMA, s.response[:]); err != nil {
-		s.result("write the response slot", pvrdma.BadMemory, err)
+		s.slotFailed("write the response slot", err)
 	}
 	s.events.raise(abi.IntrVectorResponse)
 }

@@ -92,6 +92,11 @@ func (c *configSpace) write(off uint64, p []byte) {
 	}
 }
 
+// enabled reports whether somebody has switched on the decoding of the function's BARs, which nobody does by accident.
+func (c *configSpace) enabled() bool {
+	return binary.LittleEndian.Uint16(c.b[pciCommand:])&pciCommandMemory != 0
+}
+
 // master reports whether the function may access memory.
 func (c *configSpace) master() bool {
 	return binary.LittleEndian.Uint16(c.b[pciCommand:])&pciCommandMaster != 0

@@ -17,6 +17,7 @@ const maxRingPages = abi.PDirEntries
 // loadedDSR is what we remember of the device shared region; guest memory is not asked again.
 type loadedDSR struct {
 	valid bool
+	addr  uint64
 	dsr   abi.DSR
 }
 
@@ -27,7 +28,7 @@ func (s *session) loadDSR(addr uint64) error {
 	s.toIdle(pvrdma.ResetByProbe, nil)
 	var buf [abi.DSRSize]byte
 	if err := s.mem.Read(addr, buf[:]); err != nil {
-		return fmt.Errorf("read it at %#x: %w", addr, err)
+		return fmt.Errorf("read it at %#x: %w", addr, s.explain(err))
 	}
 	var dsr abi.DSR
 	if err := dsr.Decode(buf[:]); err != nil {
@@ -42,7 +43,8 @@ func (s *session) loadDSR(addr uint64) error {
 	if err := s.mem.Write(addr+abi.DSRCapsOffset, out[:]); err != nil {
 		return fmt.Errorf("write the capabilities: %w", err)
 	}
-	s.dsr = loadedDSR{valid: true, dsr: dsr}
+	s.dsr = loadedDSR{valid: true, addr: addr, dsr: dsr}
+	s.enter(pvrdma.NoError, nil)
 	return nil
 }
 
@@ -80,6 +82,26 @@ func (s *session) activate() error {
 		return fmt.Errorf("no shared region is loaded: %w", unix.ENODEV)
 	}
 	d := &s.dsr.dsr
+	shared, err := s.pinShared(s.dsr.addr, d)
+	if err != nil {
+		return err
+	}
+	if err := s.startDevice(d); err != nil {
+		shared.release()
+		return err
+	}
+	s.shared = shared
+	if s.observer != nil {
+		s.observer.Observe(pvrdma.Activated{
+			Guest: pvrdma.Guest{Name: s.name()}, DriverVersion: d.DriverVersion, Version: deviceVersion,
+			VIOMMU: translated(s.mem.Backed()),
+		})
+	}
+	return nil
+}
+
+// startDevice pins the event rings and switches the device on.
+func (s *session) startDevice(d *abi.DSR) error {
 	async, err := s.pinRing(&d.AsyncRingPages)
 	if err != nil {
 		return fmt.Errorf("async event ring: %w", err)
@@ -97,11 +119,6 @@ func (s *session) activate() error {
 	if err := s.dev.Activate(d.PFNAt(deviceVersion)); err != nil {
 		s.events.stop(s.cfg.Worker)
 		return err
-	}
-	if s.observer != nil {
-		s.observer.Observe(pvrdma.Activated{
-			Guest: pvrdma.Guest{Name: s.name()}, DriverVersion: d.DriverVersion, Version: deviceVersion,
-		})
 	}
 	return nil
 }

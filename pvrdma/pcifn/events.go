@@ -75,6 +75,20 @@ func (e *eventRings) stop(w *pvrdma.Worker) {
 	})
 }
 
+// asyncRing is what the ring of asynchronous events is called where its memory is lost.
+const asyncRing = "async event ring"
+
+// lost returns the name of a ring whose memory was unmapped, "" if both are there. The session's mutex is held.
+func (e *eventRings) lost() string {
+	switch {
+	case e.async.pages != nil && e.async.pages.Revoked():
+		return asyncRing
+	case e.cq.pages != nil && e.cq.pages.Revoked():
+		return "completion event ring"
+	}
+	return ""
+}
+
 // newEventRing returns a ring over pages, the first of which holds the indices, for entries of size bytes.
 func newEventRing(pages *guestmem.Pages, size uint64) (eventRing, error) {
 	ring, err := ringbuf.NewEventRing(uint32((pages.Len() - abi.PageSize) / size))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/pvrdmad/pvrdmad/guestmem"
 	"github.com/pvrdmad/pvrdmad/pvrdma"
@@ -77,7 +78,7 @@ func (f *Function) Open(s *vfiouser.Session) (vfiouser.Device, error) {
 }
 
 func (f *Function) open(interrupt func(abi.IntrVector)) (*session, error) {
-	s := &session{fn: f, cfg: f.cfg, interrupt: interrupt, observer: f.cfg.Observer}
+	s := &session{fn: f, cfg: f.cfg, interrupt: interrupt, observer: f.cfg.Observer, grace: enableGrace}
 	s.mem = f.cfg.Domain.NewSpace(f.cfg.Device.Name)
 	s.mem.SetBarrier(func() { f.cfg.Worker.Do(func() {}) })
 	// DMA is off until the driver makes the function a bus master.
@@ -99,6 +100,7 @@ func (f *Function) open(interrupt func(abi.IntrVector)) (*session, error) {
 	}
 	s.dev = dev
 	s.regs.power(f.cfg.Device.MAC)
+	s.watchEnable()
 	f.device.Store(dev)
 	return s, nil
 }
@@ -120,6 +122,14 @@ type session struct {
 	config configSpace // guarded by mu, like all below
 	regs   registers
 	dsr    loadedDSR
+	shared sharedMemory
+	// state is what keeps the device from serving its guest.
+	state pvrdma.ErrorState
+	// probed and enabled say that a driver has written the address of its shared region, and that somebody has enabled the
+	// function, since the machine attached or was reset. watch waits for the latter for the time of grace.
+	probed, enabled bool
+	watch           *time.Timer
+	grace           time.Duration
 	// request is a copied command, which waits for Replied if requested is set; rung is a doorbell that waits for it.
 	request   pvrdma.Request
 	response  pvrdma.Response
@@ -143,6 +153,7 @@ func (s *session) violation(r pvrdma.GuestErrorReason, err error) {
 func (s *session) toIdle(cause pvrdma.ResetCause, why error) {
 	was := s.dev.Active()
 	s.dsr = loadedDSR{}
+	defer s.shared.release() // what it holds is not reached by it
 	s.requested, s.rung.valid = false, false
 	err := s.resetDevice()
 	if err == nil {
@@ -167,6 +178,9 @@ func (s *session) Reset() error {
 	s.regs.power(s.cfg.Device.MAC)
 	s.config = newConfigSpace(barSizes(s.cfg.Device.MaxUAR))
 	s.mem.SetEnabled(false)
+	s.enter(pvrdma.NoError, nil)
+	s.probed = false
+	s.watchEnable()
 	return nil
 }
 
@@ -178,7 +192,9 @@ func (s *session) Close() {
 		return
 	}
 	s.closed = true
+	s.watch.Stop()
 	s.toIdle(pvrdma.ResetByDisconnect, nil)
+	s.enter(pvrdma.NoError, nil)
 	s.mu.Unlock()
 	s.failures.Wait()
 	s.fn.detach(s.dev)
@@ -210,6 +226,7 @@ func (s *session) failed(incarnation uint64, err error) {
 	s.tellFatal()
 	s.toIdle(pvrdma.ResetByFault, err)
 	s.regs.err = uint32(unix.EIO)
+	s.enter(pvrdma.ErrorFault, nil)
 }
 
 // fatalPort is the port that the driver reports a fatal event for, whatever the event says.
@@ -217,6 +234,9 @@ const fatalPort = 1
 
 // tellFatal tells the guest that its device is gone. A fault in there is the one that is being handled.
 func (s *session) tellFatal() {
+	if s.events.lost() == asyncRing {
+		return
+	}
 	s.cfg.Worker.Do(func() {
 		var fault error
 		defer s.cfg.Domain.Recover(&fault)
@@ -247,10 +267,17 @@ func (s *session) MapDMA(m vfiouser.DMAMap) error {
 }
 
 // UnmapDMA implements vfiouser.Device.
-func (s *session) UnmapDMA(addr, size uint64) error { return s.mem.Unmap(addr, size) }
+func (s *session) UnmapDMA(addr, size uint64) error {
+	if err := s.mem.Unmap(addr, size); err != nil {
+		return err
+	}
+	s.memoryTaken()
+	return nil
+}
 
 // UnmapAllDMA implements vfiouser.Device.
 func (s *session) UnmapAllDMA() error {
 	s.mem.UnmapAll()
+	s.memoryTaken()
 	return nil
 }

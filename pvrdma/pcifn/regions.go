@@ -85,7 +85,7 @@ func (s *session) WriteRegion(index vfiouser.RegionIndex, off uint64, p []byte) 
 	switch index {
 	case vfiouser.RegionConfig:
 		s.config.write(off, p)
-		s.setMaster(s.config.master())
+		s.wroteConfig()
 	case vfiouser.RegionBAR1:
 		if len(p) != regSize || off%regSize != 0 {
 			s.violation(pvrdma.BadRegister, fmt.Errorf("write of %d bytes to register offset %#x: %w", len(p), off,
@@ -99,6 +99,7 @@ func (s *session) WriteRegion(index vfiouser.RegionIndex, off uint64, p []byte) 
 				unix.EINVAL))
 			return nil
 		}
+		s.usedUnprobed("doorbell")
 		s.rung = rungDoorbell{
 			page: uint32(off / abi.UARPageSize), offset: uint32(off % abi.UARPageSize),
 			value: binary.LittleEndian.Uint32(p), valid: true,
@@ -111,13 +112,6 @@ func (s *session) WriteRegion(index vfiouser.RegionIndex, off uint64, p []byte) 
 type rungDoorbell struct {
 	page, offset, value uint32
 	valid               bool
-}
-
-// setMaster follows the bus master bit: without it the function may not touch memory.
-func (s *session) setMaster(on bool) {
-	if on != s.mem.Enabled() {
-		s.mem.SetEnabled(on)
-	}
 }
 
 // Replied implements vfiouser.Device: what a write started and its answer did not have to wait for.

@@ -56,6 +56,7 @@ func (r *registers) read(off uint64) uint32 {
 }
 
 func (s *session) writeRegister(off uint64, v uint32) {
+	s.writtenRegister(off, v)
 	switch off {
 	case abi.RegDSRLow:
 		s.regs.dsrLow = v
@@ -95,6 +96,7 @@ func (s *session) control(c abi.DeviceCtl) {
 		s.result("unquiesce", pvrdma.BadState, err)
 	case abi.DeviceCtlReset:
 		s.toIdle(pvrdma.ResetByDriver, nil)
+		s.enter(pvrdma.NoError, nil)
 		s.regs.err = 0
 	default:
 		s.result(fmt.Sprintf("control %v", c), pvrdma.BadRegister, unix.EINVAL)

@@ -303,53 +303,69 @@ func TestCloseWaitsForTheFailureThatIsBeingHandled(t *testing.T) {
 	d.engine.plan(func(e *stubEngine) { delete(e.wait, "Context.Close") })
 }
 
-// TestATruncatedMemoryResetsOneGuest lets two guests share a worker, and takes the memory of one away.
-func TestATruncatedMemoryResetsOneGuest(t *testing.T) {
-	healthy := active(t, Poll)
-	healthy.queuePair()
-	fn, err := New(healthy.fn.cfg)
+// beside returns a driver of another guest with the same worker, whose memory is a file as a virtual machine's is.
+func (d *driver) beside(t *testing.T) (other *driver, fd int) {
+	t.Helper()
+	fn, err := New(d.fn.cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &driver{
-		memory: newMemory(t), engine: healthy.engine, worker: healthy.worker, domain: healthy.domain, fn: fn, seen: healthy.seen,
+	other = &driver{
+		memory: newMemory(t), engine: d.engine, worker: d.worker, domain: d.domain, fn: fn, seen: &recorder{},
 	}
-	if d.s, err = fn.open(func(v abi.IntrVector) { d.irqs[v].Add(1) }); err != nil {
+	fn.cfg.Observer = other.seen
+	if other.s, err = fn.open(func(v abi.IntrVector) { other.irqs[v].Add(1) }); err != nil {
 		t.Fatal(err)
 	}
-	defer d.s.Close()
-	fd, err := unix.MemfdCreate("ram", unix.MFD_CLOEXEC)
-	if err != nil {
+	t.Cleanup(other.s.Close)
+	if fd, err = unix.MemfdCreate("ram", unix.MFD_CLOEXEC); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = unix.Close(fd) }()
+	t.Cleanup(func() { _ = unix.Close(fd) })
 	const size = guestPages * abi.PageSize
 	d.ok(unix.Ftruncate(fd, size))
-	d.ok(d.s.MapDMA(vfiouser.DMAMap{Addr: guestBase, Size: size, FD: fd, Flags: vfiouser.DMARead | vfiouser.DMAWrite}))
+	d.ok(other.s.MapDMA(vfiouser.DMAMap{Addr: guestBase, Size: size, FD: fd, Flags: vfiouser.DMARead | vfiouser.DMAWrite}))
 	driverView := guestmem.NewDomain().NewSpace("driver")
-	defer func() { _ = driverView.Close() }()
+	t.Cleanup(func() { _ = driverView.Close() })
 	d.ok(driverView.Map(guestBase, size, fd, 0, rw))
 	all := make([]uint64, guestPages)
 	for i := range all {
 		all[i] = guestBase + uint64(i)*abi.PageSize
 	}
-	d.view, err = driverView.Pin(all, rw)
+	other.view, err = driverView.Pin(all, rw)
 	d.ok(err)
-	defer d.view.Release()
-	d.config(pciCommand, 2, pciCommandMaster)
-	d.probe()
-	qp, _ := d.queuePair()
-	d.must(&abi.CmdModifyQPReq{Hdr: hdr(abi.CmdModifyQP), QPHandle: qp, AttrMask: 1, Attrs: abi.QPAttr{QPState: 3}}, nil)
-	d.ok(unix.Ftruncate(fd, 0))
-	d.doorbell(0, abi.UARQPOffset, abi.UARQPSend|qp)
-	eventually(t, "the guest's device is reset", func() bool { return d.get(abi.RegErr) == uint32(unix.EIO) })
-	if d.s.dev.Active() {
-		t.Error("the device is active")
-	}
-	wantERR(t, "DSRHIGH", d.tryDSR(), unix.EFAULT)
-	healthy.must(&abi.CmdCreatePDReq{Hdr: hdr(abi.CmdCreatePD)}, nil)
-	if !healthy.s.dev.Active() {
-		t.Error("the other guest's device was reset")
+	t.Cleanup(other.view.Release)
+	other.config(pciCommand, 2, pciCommandMaster)
+	other.probe()
+	return other, fd
+}
+
+// TestATruncatedMemoryResetsOneGuest lets two guests share a worker, and takes the memory of one away.
+func TestATruncatedMemoryResetsOneGuest(t *testing.T) {
+	for name, touch := range map[string]func(d *driver, qp uint32){
+		"by a doorbell": func(d *driver, qp uint32) { d.doorbell(0, abi.UARQPOffset, abi.UARQPSend|qp) },
+		"by a command":  func(d *driver, _ uint32) { d.reg(abi.RegRequest, 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			healthy := active(t, Poll)
+			healthy.queuePair()
+			d, fd := healthy.beside(t)
+			qp, _ := d.queuePair()
+			d.must(&abi.CmdModifyQPReq{Hdr: hdr(abi.CmdModifyQP), QPHandle: qp, AttrMask: 1, Attrs: abi.QPAttr{QPState: 3}}, nil)
+			d.ok(unix.Ftruncate(fd, 0))
+			touch(d, qp)
+			eventually(t, "the guest's device is reset", func() bool { return d.get(abi.RegErr) == uint32(unix.EIO) })
+			if d.s.dev.Active() {
+				t.Error("the device is active")
+			}
+			d.inState(pvrdma.ErrorFault)
+			wantERR(t, "DSRHIGH", d.tryDSR(), unix.EFAULT)
+			healthy.must(&abi.CmdCreatePDReq{Hdr: hdr(abi.CmdCreatePD)}, nil)
+			if !healthy.s.dev.Active() {
+				t.Error("the other guest's device was reset")
+			}
+			healthy.inState(pvrdma.NoError)
+		})
 	}
 }
 
