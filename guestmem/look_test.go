@@ -25,25 +25,25 @@ func TestBackedCountsRegionsThatHaveMemory(t *testing.T) {
 }
 
 func TestRevocationsTellWhetherAListWasRevoked(t *testing.T) {
-	g := newGuest(t, noLists(), "vm1", 8*page)
-	if err := g.MapBytes(1<<31, make([]byte, 2*page), rw); err != nil {
-		t.Fatal(err)
-	}
-	p, err := g.Pin([]uint64{0}, rw)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Release()
-	if err := g.Unmap(1<<31, 2*page); err != nil {
-		t.Fatal(err)
-	}
-	if n := g.Revocations(); n != 0 {
-		t.Errorf("%d revocations, none of a list", n)
-	}
-	if err := g.Unmap(0, 8*page); err != nil {
-		t.Fatal(err)
-	}
-	if n := g.Revocations(); n != 1 || !p.Revoked() {
-		t.Errorf("%d revocations, want 1", n)
-	}
+	inBothForms(t, func(t *testing.T, f form) {
+		d := f.domain()
+		g := newGuest(t, d, "vm1", 8*page)
+		if err := g.MapBytes(1<<31, make([]byte, 2*page), rw); err != nil {
+			t.Fatal(err)
+		}
+		p := d.pin(t, g.Space, []uint64{3 * page, page, 0}, rw)
+		defer p.Release()
+		if err := g.Unmap(1<<31, 2*page); err != nil {
+			t.Fatal(err)
+		}
+		if n := g.Revocations(); n != 0 {
+			t.Errorf("%d revocations, none of a list", n)
+		}
+		if err := g.Unmap(0, 8*page); err != nil {
+			t.Fatal(err)
+		}
+		if n := g.Revocations(); n != 1 || !p.Revoked() {
+			t.Errorf("%d revocations, want 1", n)
+		}
+	})
 }
