@@ -79,7 +79,7 @@ type Context interface {
 
 // A visit is what is done for one queue pair before others have their turn, in a call of PostSend or in Progress. It
 // ends at the first of two bounds, so that it takes tens of microseconds at most, whatever the guest has posted. A call
-// of Progress moves no more bytes than one visit, and takes no more requests of a guest, however many wait.
+// of Progress does no more than that for all queue pairs together.
 const (
 	// VisitWRs is the most work requests that a visit takes. A request of the send queue and the receive request that
 	// it uses up at the other end count as one; of requests that are flushed each counts.

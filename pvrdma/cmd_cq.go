@@ -66,14 +66,10 @@ func (d *Device) destroyCQ(req *Request, _ *Response) error {
 // removeCQ destroys a completion queue. Queue pairs may still use it, if the guest lost their destruction; it frees the
 // queue's memory whatever we say. They go to the error state, and their completions nowhere.
 func (d *Device) removeCQ(c *completionQueue) error {
-	used := false
+	cqs, used := without(c.ctx.cqs, c), c.users != 0
 	d.worker.Do(func() {
-		for _, q := range c.ctx.qps {
-			used = used || q.sendCQ == c || q.recvCQ == c
-		}
 		d.cqs.remove(c.handle)
-		c.ctx.cqs = slices.DeleteFunc(slices.Clone(c.ctx.cqs), func(x *completionQueue) bool { return x == c })
-		d.graced = slices.DeleteFunc(d.graced, func(x *completionQueue) bool { return x == c })
+		c.ctx.setCQs(cqs)
 		d.pinned -= abi.CQPages(c.ring.N)
 		c.release()
 		if used {

@@ -91,7 +91,7 @@ func (d *Device) destroyUC(req *Request, _ *Response) error {
 		return noSuch("context", q.CtxHandle)
 	}
 	d.worker.Do(func() {
-		d.polled = slices.DeleteFunc(slices.Clone(d.polled), func(x *userContext) bool { return x == c })
+		d.polled = without(d.polled, c)
 		d.worker.retune()
 	})
 	err := errors.Join(
@@ -135,7 +135,7 @@ func ownedBy[T any, P interface {
 const destroyBatch = 64
 
 // inBatches destroys many objects, and goes on when the engine refuses one.
-func inBatches[T any](d *Device, objects []T, destroy func(T) error) error {
+func inBatches[T any](d *Device, objects []*T, destroy func(*T) error) error {
 	var errs []error
 	for batch := range slices.Chunk(slices.Clone(objects), destroyBatch) {
 		d.worker.Do(func() {

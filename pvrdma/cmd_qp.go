@@ -38,9 +38,12 @@ func (d *Device) createQP(req *Request, resp *Response) error {
 		q.pages.Release()
 		return err
 	}
+	qps := append(slices.Clone(q.ctx.qps), q)
 	d.worker.Do(func() {
 		q.handle = d.qps.add(q)
-		q.ctx.qps = append(slices.Clone(q.ctx.qps), q)
+		q.ctx.setQPs(qps)
+		q.sendCQ.users++
+		q.recvCQ.users++
 		d.pinned += uint64(r.TotalChunks)
 	})
 	a := abi.CmdCreateQPRespV2{
@@ -132,10 +135,13 @@ func (d *Device) destroyQP(req *Request, _ *Response) error {
 }
 
 func (d *Device) removeQP(q *queuePair) error {
+	qps := without(q.ctx.qps, q)
 	// The table lets go of it first: no doorbell reaches it any more.
 	d.worker.Do(func() {
 		d.qps.remove(q.handle)
-		q.ctx.qps = slices.DeleteFunc(slices.Clone(q.ctx.qps), func(x *queuePair) bool { return x == q })
+		q.ctx.setQPs(qps)
+		q.sendCQ.users--
+		q.recvCQ.users--
 		q.dead, q.failing = true, false
 		d.pinned -= uint64(q.pinned)
 	})

@@ -86,7 +86,7 @@ func (d *Device) exec(cmd abi.Cmd, req *Request, resp *Response) error {
 	*resp = Response{}
 	// If that fails, the device is about to be reset. The command is executed all the same, so that the device lets go of
 	// what it destroys.
-	d.do(d.takeDoorbells)
+	d.catchUp()
 	if err := h(d, req, resp); err != nil {
 		return fmt.Errorf("%v: %w", cmd, err)
 	}

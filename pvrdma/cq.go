@@ -52,12 +52,16 @@ type completionQueue struct {
 	arm_ armState
 	// pushed counts entries; solicitedAt is its value after the last entry that a solicited arm waits for.
 	pushed, solicitedAt uint64
-	// maybe says that a polled doorbell page had a word for some queue of the context since the last notification.
-	maybe bool
+	// notifiedAt is userContext.words at the last notification: see maybe.
+	notifiedAt uint64
 	// inGrace says that an entry waits since graceFrom, when pushed was graceMark, for a program that polls to take it.
 	inGrace   bool
 	graceFrom int64
 	graceMark uint64
+	// failAt is the next slot of Device.qps to look at for queue pairs of a queue that has failed.
+	failAt int
+	// users counts the queue pairs that use it. Written inside Worker.Do.
+	users int
 }
 
 // push appends a completion and tells the guest if it asked for that. An error means that the guest's memory failed.
@@ -94,7 +98,7 @@ func (c *completionQueue) push(e *abi.CQE, solicited bool) error {
 	d.count(&d.statistics.cqes, 1)
 	if c.arm_ == armedAny || (c.arm_ == armedSolicited && solicited) {
 		c.notify()
-	} else if c.maybe && !c.inGrace {
+	} else if c.maybe() && !c.inGrace {
 		c.enterGrace()
 	}
 	return nil
@@ -141,11 +145,25 @@ func (c *completionQueue) fail() {
 	c.failQPs()
 }
 
+// failQPs fails the queue pairs that use the queue, in the next passes: a guest may have thousands of both.
 func (c *completionQueue) failQPs() {
-	for _, q := range c.ctx.qps {
-		if q.sendCQ == c || q.recvCQ == c {
+	c.failAt = 0
+	c.dev.failing.push(c)
+}
+
+// spreadFailures fails queue pairs whose completion queue has failed.
+func (d *Device) spreadFailures() {
+	for d.failing.len() > 0 && d.looks > 0 {
+		c := d.failing.front()
+		if c.failAt >= len(d.qps.slots) {
+			d.failing.pop()
+			continue
+		}
+		d.looks--
+		if q := d.qps.slots[c.failAt]; q != nil && (q.sendCQ == c || q.recvCQ == c) {
 			q.failLater()
 		}
+		c.failAt++
 	}
 }
 
@@ -170,62 +188,67 @@ func (c *completionQueue) arm(value uint32) {
 	}
 }
 
-// maybeArm notes that the queue may have been armed through a polled page: a word there cannot say so for certain,
-// because user space writes POLL to it whenever it finds its queue empty, also right after an arm.
-func (c *completionQueue) maybeArm() {
-	if c.dead {
-		return
-	}
-	c.maybe = true
-	if !c.inGrace && c.unread() != 0 {
+// maybe says whether the queue may have been armed through a polled page since the last notification: a word there cannot
+// say so for certain, nor for which of the context's queues, because user space writes POLL to it whenever it finds a
+// queue empty, also right after an arm.
+func (c *completionQueue) maybe() bool { return c.notifiedAt != c.ctx.words }
+
+// look begins the grace time of a queue that may have been armed when it held something.
+func (c *completionQueue) look() {
+	if !c.inGrace && c.maybe() && c.unread() != 0 {
 		c.enterGrace()
 	}
 }
 
+// enterGrace begins a grace time. It asks for the time: the visit may have begun long before.
 func (c *completionQueue) enterGrace() {
 	c.inGrace = true
-	c.graceFrom, c.graceMark = c.dev.worker.passTime, c.pushed
-	c.dev.graced = append(c.dev.graced, c)
+	c.graceFrom, c.graceMark = c.dev.worker.clock(), c.pushed
+	c.dev.graced.push(c)
 }
 
 // checkGraced notifies the queues in which an entry has waited for longer than the grace time, and returns when to look
-// again.
+// again. The queue whose time began first comes first.
 func (d *Device) checkGraced(now int64) (next int64) {
-	kept := d.graced[:0]
-	for _, c := range d.graced {
-		if c.graceOver(now) {
-			c.inGrace = false
-			continue
+	for n := d.graced.len(); n > 0; n-- {
+		c := d.graced.front()
+		if due := c.graceFrom + d.grace; now < due {
+			return due
 		}
-		kept = append(kept, c)
-		next = earlier(next, c.graceFrom+d.grace)
+		if d.looks <= 0 {
+			return now
+		}
+		d.looks--
+		d.graced.pop()
+		if c.inGrace = !c.graceOver(); c.inGrace {
+			c.graceFrom, c.graceMark = now, c.pushed
+			d.graced.push(c)
+		}
 	}
-	clear(d.graced[len(kept):])
-	d.graced = kept
-	return next
+	if d.graced.len() == 0 {
+		return 0
+	}
+	return d.graced.front().graceFrom + d.grace
 }
 
-// graceOver reports whether the queue has nothing to wait for any more: all is taken, or the guest was notified.
-func (c *completionQueue) graceOver(now int64) bool {
+// graceOver looks at the end of a grace time whether the queue has nothing to wait for any more: all is taken, or the guest
+// was notified. What was added meanwhile has a grace time of its own.
+func (c *completionQueue) graceOver() bool {
 	unread := uint64(c.unread())
-	if unread == 0 || !c.maybe {
+	if unread == 0 || !c.maybe() {
 		return true
-	}
-	if now-c.graceFrom < c.dev.grace {
-		return false
 	}
 	if younger := c.pushed - c.graceMark; unread > younger {
 		c.notify()
 		return true
 	}
-	c.graceFrom, c.graceMark = now, c.pushed
 	return false
 }
 
 // notify interrupts the guest for the queue, once for each arm.
 func (c *completionQueue) notify() {
 	d := c.dev
-	c.arm_, c.maybe = notArmed, false
+	c.arm_, c.notifiedAt = notArmed, c.ctx.words
 	d.count(&d.statistics.notifications, 1)
 	if !d.notifier.CQEvent(c.handle) {
 		d.unflushed = true

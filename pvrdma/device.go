@@ -87,13 +87,16 @@ type Device struct {
 	// What follows belongs to the worker.
 
 	failed bool
-	// ready are the queue pairs that wait for a turn, those from readyAt on.
-	ready   []*queuePair
-	readyAt int
+	// busy says that the device had work left at the end of its last visit.
+	busy bool
+	// ready are the queue pairs that wait for a turn, failing the completion queues whose queue pairs are to fail, graced
+	// those whose grace time is running.
+	ready   fifo[*queuePair]
+	failing fifo[*completionQueue]
+	graced  fifo[*completionQueue]
 	// share and looks are how much may still be done for the device in this pass: see passShare and passLooks.
 	share      int
 	looks      int
-	graced     []*completionQueue
 	unflushed  bool // Notifier.CQEvent had no room
 	sends      [sendBatch]hostverbs.SendWR
 	wqe        [maxWQESize]byte
@@ -173,16 +176,16 @@ func (d *Device) Reset() error {
 		d.engine = nil
 		d.dropDoorbells()
 	})
-	defer d.worker.Do(d.releaseAll) // also if the engine panics: nothing of this guest may be left for the next start
+	defer d.releaseAll() // also if the engine panics: nothing of this guest may be left for the next start
 	return engine.Close()
 }
 
-// releaseAll forgets all objects. The engine has let go of them. Runs inside Worker.Do.
+// releaseAll forgets all objects. The engine has let go of them.
 func (d *Device) releaseAll() {
-	d.mrs.each(func(m *memoryRegion) { m.release() })
-	d.qps.each(func(q *queuePair) { q.release() })
-	d.cqs.each(func(c *completionQueue) { c.release() })
-	d.clearTables()
+	_ = inBatches(d, d.mrs.all(), func(m *memoryRegion) error { m.release(); return nil })
+	_ = inBatches(d, d.qps.all(), func(q *queuePair) error { q.release(); return nil })
+	_ = inBatches(d, d.cqs.all(), func(c *completionQueue) error { c.release(); return nil })
+	d.worker.Do(d.clearTables)
 }
 
 func (d *Device) clearTables() {
@@ -194,7 +197,8 @@ func (d *Device) clearTables() {
 	d.cqs = newTable[completionQueue](firstHandle, d.caps.MaxCQ-firstHandle)
 	d.qps = newTable[queuePair](firstHandle, d.caps.MaxQP-firstHandle)
 	d.pinned, d.polled = 0, nil
-	d.ready, d.readyAt, d.graced, d.unflushed = nil, 0, nil, false
+	d.ready, d.failing, d.graced = fifo[*queuePair]{}, fifo[*completionQueue]{}, fifo[*completionQueue]{}
+	d.busy, d.unflushed = false, false
 }
 
 // firstHandle keeps 0 free: user space takes a QP handle of 0 for none, and context 0 is the guest kernel.

@@ -4,16 +4,13 @@ package pvrdma
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/pvrdmad/pvrdmad/pvrdma/abi"
 	"golang.org/x/sys/unix"
 )
-
-// sweepSlice is how many queue pairs of a context one pass looks at when a doorbell word may have hidden others: about
-// half a microsecond of loads, so that a new word waits no longer.
-const sweepSlice = 64
 
 // maxTrapped is how many doorbells by message may wait for the worker: more than a guest can send while the worker
 // makes one pass. The sender waits beyond it.
@@ -29,8 +26,26 @@ type userContext struct {
 	qps  []*queuePair
 	cqs  []*completionQueue
 
-	// sweepAt is the next index into qps to look at, sweepLeft how many are left to look at. Worker.
-	sweepAt, sweepLeft int
+	// words counts the words for completion queues that were found in the doorbell page. Worker.
+	words uint64
+	// qpSweep and cqSweep go through qps and cqs. Worker.
+	qpSweep, cqSweep sweep
+}
+
+// setQPs and setCQs change the lists. The old list stays as it was. Inside Worker.Do.
+func (c *userContext) setQPs(qps []*queuePair) {
+	c.qps = qps
+	c.qpSweep.changed(len(qps))
+}
+
+func (c *userContext) setCQs(cqs []*completionQueue) {
+	c.cqs = cqs
+	c.cqSweep.changed(len(cqs))
+}
+
+// without returns a copy of a list that lacks x.
+func without[T comparable](list []T, x T) []T {
+	return slices.DeleteFunc(slices.Clone(list), func(y T) bool { return y == x })
 }
 
 // doorbell is a doorbell that came by message.
@@ -41,8 +56,10 @@ type trappedDoorbells struct {
 	waiting atomic.Int32
 	mu      sync.Mutex
 	queue   []doorbell // guarded by mu
-	// spare is the slice that queue was before, so that both keep their memory. Worker.
-	spare []doorbell
+	// taken is what queue was before, of which served were served. The two slices change places, so that both keep
+	// their memory. Worker.
+	taken  []doorbell
+	served int
 }
 
 // Doorbell rings: a store of value at offset of a doorbell page that came by message. It returns at once; the worker
@@ -58,7 +75,7 @@ func (d *Device) Doorbell(page, offset, value uint32) {
 	t.mu.Unlock()
 	t.waiting.Store(1)
 	if n >= maxTrapped {
-		d.do(func() { d.takeTrapped() })
+		d.catchUp()
 		return
 	}
 	d.worker.Wake()
@@ -67,43 +84,74 @@ func (d *Device) Doorbell(page, offset, value uint32) {
 // Rung says that doorbell pages may have been written: the poller looks at once. Any goroutine.
 func (d *Device) Rung() { d.worker.Wake() }
 
-// takeDoorbells serves the doorbells that were rung until now, so that a command sees their effect. Runs inside
-// Device.do.
-func (d *Device) takeDoorbells() {
-	if d.failed {
-		return
+// catchUp serves the doorbells that were rung until now, so that a command sees their effect. Other guests have their
+// turns in between. Command goroutine.
+func (d *Device) catchUp() {
+	for more := true; more; {
+		more = false
+		d.do(func() { more = d.takeDoorbells() })
 	}
+}
+
+// takeDoorbells serves doorbells and reports whether more wait. Runs inside Device.do.
+func (d *Device) takeDoorbells() (more bool) {
+	if d.failed {
+		d.trapped.drop()
+		return false
+	}
+	d.looks = passLooks
 	d.takeTrapped()
 	for _, c := range d.polled {
 		d.takePage(c)
 	}
+	return !d.failed && d.trapped.waits()
 }
 
 // dropDoorbells forgets doorbells that were rung and not served. Runs inside Worker.Do.
 func (d *Device) dropDoorbells() {
-	d.trapped.mu.Lock()
-	d.trapped.queue = d.trapped.queue[:0]
-	d.trapped.mu.Unlock()
+	d.trapped.drop()
 	for _, c := range d.polled {
 		d.doorbells.Zero(int(c.page))
 	}
 }
 
-func (d *Device) takeTrapped() bool {
-	t := &d.trapped
-	if t.waiting.Load() == 0 {
-		return false
-	}
+// waits reports whether there are doorbells to serve. Worker.
+func (t *trappedDoorbells) waits() bool { return t.served < len(t.taken) || t.waiting.Load() != 0 }
+
+// drop forgets all doorbells. Worker.
+func (t *trappedDoorbells) drop() {
 	t.mu.Lock()
-	queue := t.queue
-	t.queue = t.spare[:0]
+	t.queue = t.queue[:0]
 	t.waiting.Store(0)
 	t.mu.Unlock()
-	t.spare = queue
+	t.taken, t.served = t.taken[:0], 0
+}
+
+// next returns the doorbells that are to be served. Worker.
+func (t *trappedDoorbells) next() []doorbell {
+	if t.served == len(t.taken) {
+		t.mu.Lock()
+		t.queue, t.taken = t.taken[:0], t.queue
+		t.waiting.Store(0)
+		t.mu.Unlock()
+		t.served = 0
+	}
+	return t.taken[t.served:]
+}
+
+// takeTrapped serves doorbells that came by message, and reports whether there was one.
+func (d *Device) takeTrapped() bool {
+	t := &d.trapped
+	if !t.waits() {
+		return false
+	}
+	queue := t.next()
 	for _, b := range queue {
-		if d.failed {
+		if d.failed || d.looks <= 0 {
 			break
 		}
+		d.looks--
+		t.served++
 		d.ring(b)
 	}
 	return len(queue) != 0
@@ -145,14 +193,13 @@ func (d *Device) takePage(c *userContext) (worked, watched bool) {
 		if q := d.qps.get(v & abi.UARHandleMask); q != nil && q.ctx == c {
 			q.rung(v)
 		}
-		c.sweepLeft = len(c.qps)
+		c.qpSweep.begin(len(c.qps))
 		worked = true
 	}
 	if d.doorbells.Load32(base+abi.UARCQOffset) != 0 {
 		d.doorbells.Swap32(base+abi.UARCQOffset, 0)
-		for _, q := range c.cqs {
-			q.maybeArm()
-		}
+		c.words++
+		c.cqSweep.begin(len(c.cqs))
 		watched = true
 	}
 	if d.doorbells.Load32(base+abi.UARSRQOffset) != 0 {
@@ -160,29 +207,15 @@ func (d *Device) takePage(c *userContext) (worked, watched bool) {
 		d.violation(BadDoorbell, errNoSuchObject)
 		worked = true
 	}
-	if c.sweepLeft > 0 {
-		c.sweep()
+	if c.qpSweep.left > 0 {
+		c.sweepQPs(d)
 		worked = true
 	}
+	if c.cqSweep.left > 0 {
+		c.sweepCQs(d)
+		worked = worked || c.cqSweep.left > 0
+	}
 	return worked, watched
-}
-
-// sweep looks at the next queue pairs of the context. A word names one queue pair, and hides the one that was rung just
-// before it.
-func (c *userContext) sweep() {
-	if len(c.qps) == 0 {
-		c.sweepLeft = 0 // all were destroyed meanwhile
-		return
-	}
-	n := min(c.sweepLeft, sweepSlice, len(c.qps))
-	for d := c.qps[0].dev; n > 0 && d.share > 0 && d.looks > 0; n-- {
-		if c.sweepAt >= len(c.qps) {
-			c.sweepAt = 0
-		}
-		c.qps[c.sweepAt].rung(abi.UARQPSend | abi.UARQPRecv)
-		c.sweepAt++
-		c.sweepLeft--
-	}
 }
 
 // poll does a bounded amount of the device's work and reports whether there was any, and when to come again.
@@ -195,10 +228,14 @@ func (d *Device) poll(now int64) (worked bool, next int64) {
 			next = earlier(next, now+firstIdleStep)
 		}
 	}
+	if d.failing.len() != 0 {
+		d.spreadFailures()
+		worked = true
+	}
 	if d.serveReady() {
 		worked = true
 	}
-	if len(d.graced) != 0 {
+	if d.graced.len() != 0 {
 		next = earlier(next, d.checkGraced(now))
 	}
 	if d.unflushed {

@@ -111,7 +111,7 @@ func TestASweepGivesWayToANewWord(t *testing.T) {
 func TestASweepOfAContextWithoutQueuePairsEnds(t *testing.T) {
 	r, g, q, _ := polledCQ(t, 8)
 	g.must(q.destroyReq(), nil)
-	g.dev.polled[0].sweepLeft = 65535 // as after a word in a page with as many queue pairs, all destroyed
+	g.dev.polled[0].qpSweep.left = 65535 // as after a word in a page with as many queue pairs, all destroyed
 	passes := 0
 	for worked := true; worked; passes++ {
 		worked, _ = r.step()

@@ -81,7 +81,7 @@ func TestEntriesThatAreReadInTimeCostNothing(t *testing.T) {
 	if events != 0 {
 		t.Errorf("%d events for a program that reads everything in time", events)
 	}
-	if !c.dev().maybe {
+	if !c.dev().maybe() {
 		t.Error("reading entries has disarmed the queue")
 	}
 	// The program goes to sleep without another word: the last one, POLL, may have overwritten its arm.
@@ -217,13 +217,13 @@ func TestADestroyedQueueLeavesItsGraceTime(t *testing.T) {
 	c.ring(userPage, abi.UARCQArm)
 	_ = q.complete(hostverbs.WC{})
 	r.step()
-	if len(g.dev.graced) != 1 {
-		t.Fatalf("%d queues wait, want 1", len(g.dev.graced))
+	if g.dev.graced.len() != 1 {
+		t.Fatalf("%d queues wait, want 1", g.dev.graced.len())
 	}
 	g.must(&abi.CmdDestroyCQReq{Hdr: hdr(abi.CmdDestroyCQ), CQHandle: c.handle}, nil)
 	r.after(time.Second)
-	if n := g.events(); n != 0 || len(g.dev.graced) != 0 {
-		t.Errorf("%d events, %d queues wait", n, len(g.dev.graced))
+	if n := g.events(); n != 0 || g.dev.graced.len() != 0 {
+		t.Errorf("%d events, %d queues wait", n, g.dev.graced.len())
 	}
 }
 
@@ -234,8 +234,8 @@ func TestAQueueThatEndsDuringItsGraceTimeIsForgotten(t *testing.T) {
 	r.step()
 	c.store32(c.at(rxConsHead), 0xffffffff)
 	r.after(time.Second)
-	if n := g.events(); n != 0 || len(g.dev.graced) != 0 {
-		t.Errorf("%d events, %d queues wait", n, len(g.dev.graced))
+	if n := g.events(); n != 0 || g.dev.graced.len() != 0 {
+		t.Errorf("%d events, %d queues wait", n, g.dev.graced.len())
 	}
 	c.ring(userPage, abi.UARCQArm)
 	r.after(time.Second)

@@ -75,7 +75,7 @@ func (q *queuePair) rung(value uint32) {
 		return
 	}
 	if value&abi.UARQPSend != 0 {
-		if d := q.dev; d.share <= 0 || d.looks <= 0 || d.readyAt < len(d.ready) {
+		if d := q.dev; d.share <= 0 || d.looks <= 0 || d.ready.len() != 0 {
 			q.later() // others wait
 		} else {
 			q.serveSends()
@@ -264,27 +264,19 @@ func (q *queuePair) later() {
 func (q *queuePair) enqueue() {
 	if !q.queued {
 		q.queued = true
-		q.dev.ready = append(q.dev.ready, q)
+		q.dev.ready.push(q)
 	}
 }
 
 // serveReady gives the queue pairs that wait for one a turn, the one that has waited longest first, until the device has
 // had its share of the pass or each had one.
 func (d *Device) serveReady() bool {
-	n := len(d.ready) - d.readyAt
+	n := d.ready.len()
 	if n == 0 {
 		return false
 	}
 	for ; n > 0 && d.share > 0 && d.looks > 0; n-- {
-		q := d.ready[d.readyAt]
-		d.ready[d.readyAt] = nil
-		d.readyAt++
-		q.turn()
-	}
-	if d.readyAt*2 >= len(d.ready) { // half of it is used up: what is left moves to the front
-		left := copy(d.ready, d.ready[d.readyAt:])
-		clear(d.ready[left:])
-		d.ready, d.readyAt = d.ready[:left], 0
+		d.ready.pop().turn()
 	}
 	return true
 }

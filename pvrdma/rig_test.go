@@ -36,7 +36,8 @@ func newRig(t *testing.T) *rig {
 func newRigOn(t *testing.T, p hostverbs.Provider) *rig {
 	guestmem.PrepareGoroutine() // the test's goroutine is the worker
 	r := &rig{t: t, domain: guestmem.NewDomain(), engine: newFakeEngine(), now: int64(time.Second)}
-	w := &Worker{domain: r.domain, provider: p, start: time.Now(), closed: true, done: make(chan struct{})}
+	w := &Worker{domain: r.domain, provider: p, closed: true, done: make(chan struct{})}
+	w.clock = func() int64 { return r.now }
 	close(w.done)
 	var err error
 	if w.poller, err = p.NewPoller(w); err != nil {

@@ -103,7 +103,7 @@ func TestWhatTheEngineDoesNotTakeIsOfferedAgainWhenItIsReady(t *testing.T) {
 	for range 100 {
 		q.engine.h.SendReady()
 	}
-	if n := len(q.g.dev.ready); n != 1 {
+	if n := q.g.dev.ready.len(); n != 1 {
 		t.Errorf("the queue pair waits for %d turns, want 1", n)
 	}
 	r.settle()

@@ -75,3 +75,10 @@ func (t *table[T]) each(fn func(x *T)) {
 		}
 	}
 }
+
+// all returns the objects, in the order of handles.
+func (t *table[T]) all() []*T {
+	list := make([]*T, 0, t.live)
+	t.each(func(x *T) { list = append(list, x) })
+	return list
+}

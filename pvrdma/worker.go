@@ -33,8 +33,9 @@ type Worker struct {
 	domain   *guestmem.Domain
 	provider hostverbs.Provider
 	poller   hostverbs.Poller
-	start    time.Time
-	idle     idler
+	// clock returns the time in ns since some moment.
+	clock func() int64
+	idle  idler
 
 	// devices is written inside Do only; the worker reads it.
 	devices []*Device
@@ -42,8 +43,8 @@ type Worker struct {
 	maxSleep int64
 	// tid is the worker's thread.
 	tid atomic.Int32
-	// passTime is when the worker's present visit or task began. Worker.
-	passTime int64
+	// turn is the index of the busy device that was visited last. Worker.
+	turn int
 
 	// pending counts tasks; the worker looks at it before it takes mu.
 	pending atomic.Int32
@@ -64,7 +65,11 @@ var _ hostverbs.Owner = (*Worker)(nil)
 
 // NewWorker starts a worker. Close ends it.
 func NewWorker(cfg WorkerConfig) (*Worker, error) {
-	w := &Worker{domain: cfg.Domain, provider: cfg.Provider, start: time.Now(), done: make(chan struct{})}
+	start := time.Now()
+	w := &Worker{
+		domain: cfg.Domain, provider: cfg.Provider, clock: func() int64 { return int64(time.Since(start)) },
+		done: make(chan struct{}),
+	}
 	w.idle.spin = cfg.Spin.Nanoseconds()
 	w.retune()
 	p, err := cfg.Provider.NewPoller(w)
@@ -116,8 +121,6 @@ func (w *Worker) Do(fn func()) {
 // Wake ends an idle step: there is something to look at.
 func (w *Worker) Wake() { w.idle.wake() }
 
-func (w *Worker) now() int64 { return int64(time.Since(w.start)) }
-
 func (w *Worker) run() {
 	defer close(w.done)
 	runtime.LockOSThread() // for ever: no other goroutine ever runs on this thread, so that its number tells us apart
@@ -129,7 +132,7 @@ func (w *Worker) run() {
 		if w.pending.Load() != 0 && w.runTasks() {
 			return
 		}
-		now := w.now()
+		now := w.clock()
 		worked, next := w.pass(now)
 		if worked {
 			w.idle.worked(now)
@@ -139,17 +142,42 @@ func (w *Worker) run() {
 	}
 }
 
-// pass lets every device and the engine do a bounded amount of work, and reports whether there was any and when to come
-// again.
+// pass lets devices and the engine do a bounded amount of work, and reports whether there was any and when to come again.
+//
+// Of the devices that had more to do than a visit's worth when they were last visited, one has a visit in each pass, in
+// turn. So whoever has little to do is served after one visit to one of the others and one of the engine's, however many
+// others there are.
 func (w *Worker) pass(now int64) (worked bool, next int64) {
-	w.passTime = now
+	look := func(d *Device) {
+		did, again := w.visit(d, now)
+		worked = worked || did
+		next = earlier(next, again)
+	}
+	busy := w.nextBusy()
 	for _, d := range w.devices {
-		dw, dnext := w.visit(d, now)
-		worked = worked || dw
-		next = earlier(next, dnext)
+		if !d.busy {
+			look(d)
+		}
+	}
+	if busy != nil {
+		worked = true
+		look(busy)
 	}
 	pw, pnext := w.progress(now)
 	return worked || pw, earlier(next, pnext)
+}
+
+// nextBusy returns the busy device whose turn it is, or nil.
+func (w *Worker) nextBusy() *Device {
+	n := len(w.devices)
+	for i := range n {
+		at := (w.turn + 1 + i) % n
+		if w.devices[at].busy {
+			w.turn = at
+			return w.devices[at]
+		}
+	}
+	return nil
 }
 
 // earlier returns the earlier of two times of which 0 is never.
@@ -169,7 +197,6 @@ func (w *Worker) runTasks() (closed bool) {
 	w.tasks = nil
 	closed = w.closed
 	w.mu.Unlock()
-	w.passTime = w.now()
 	for _, t := range tasks {
 		t.run()
 	}
@@ -184,6 +211,7 @@ func (t *task) run() {
 
 // visit lets a device do a bounded amount of work.
 func (w *Worker) visit(d *Device, now int64) (worked bool, next int64) {
+	d.busy = false
 	if d.failed {
 		return false, 0
 	}
@@ -191,6 +219,7 @@ func (w *Worker) visit(d *Device, now int64) (worked bool, next int64) {
 	if !w.guard(d, func() { worked, next = d.poll(now) }) {
 		return true, 0
 	}
+	d.busy = d.share <= 0 || d.looks <= 0 || d.ready.len() != 0
 	return worked, next
 }
 

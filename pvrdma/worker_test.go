@@ -156,7 +156,7 @@ func TestAnIdleWorkerUsesNoProcessor(t *testing.T) {
 func TestAnEnginesTimerWakesTheWorker(t *testing.T) {
 	r := newLiveRig(t)
 	var due, fired atomic.Int64
-	r.worker.Do(func() { due.Store(r.worker.now() + (30 * time.Millisecond).Nanoseconds()) })
+	r.worker.Do(func() { due.Store(r.worker.clock() + (30 * time.Millisecond).Nanoseconds()) })
 	r.engine.onProgress(func(now int64) (bool, int64) {
 		if fired.Load() == 0 && now >= due.Load() {
 			fired.Store(now)

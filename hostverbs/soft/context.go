@@ -4,6 +4,8 @@ package soft
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -74,6 +76,9 @@ func (c *context) errf(format string, args ...any) error {
 	return fmt.Errorf("guest %q: "+format, append([]any{c.guest}, args...)...)
 }
 
+// closeBatch is how many queue pairs are closed between two visits to others.
+const closeBatch = 64
+
 // Close destroys what the guest still has. Peers of its queue pairs see loss.
 func (c *context) Close() error {
 	if c.closed {
@@ -81,14 +86,19 @@ func (c *context) Close() error {
 	}
 	c.closed = true
 	c.pl.owner.Do(func() {
-		for q := range c.qps {
-			q.detach()
-		}
 		for i := range c.gids {
 			c.setGID(i, gidEntry{})
 		}
-		c.keys.slots = nil
 	})
+	// From here on nothing arrives, and nothing that is sent. The keys go last: nobody is told of an error.
+	for batch := range slices.Chunk(slices.Collect(maps.Keys(c.qps)), closeBatch) {
+		c.pl.owner.Do(func() {
+			for _, q := range batch {
+				q.detach()
+			}
+		})
+	}
+	c.pl.owner.Do(func() { c.keys.slots = nil })
 	for q := range c.qps {
 		q.gone = true
 		c.eng.giveQPN(q.num)

@@ -46,17 +46,15 @@ func newPoller(e *Engine, o hostverbs.Owner) *poller {
 }
 
 // Progress gives guests whose queue pairs wait their turns, one guest after the other, until all had one or a visit's worth
-// of bytes has moved: the owner looks at doorbells in between, so that a short message waits for one visit, not for one of
+// of work is done: the owner looks at doorbells in between, so that a short message waits for one visit, not for one of
 // every guest.
 func (pl *poller) Progress(now int64) (worked bool, next int64) {
 	pl.timers.Advance(now, maxTimers)
-	bytes := uint64(hostverbs.VisitBytes)
-	for n := pl.active.guests.n; n > 0 && pl.active.n > 0 && bytes > 0; n-- {
-		b := budget{wrs: hostverbs.VisitWRs, bytes: bytes}
+	b := fullVisit
+	for n := pl.active.guests.n; n > 0 && pl.active.n > 0 && b.left(); n-- {
 		if pl.active.next().goOn(now, &b) {
 			worked = true
 		}
-		bytes = b.bytes
 	}
 	next = pl.timers.Next()
 	if due := pl.count.publish(now); due != 0 && (next == 0 || due < next) {

@@ -138,17 +138,88 @@ func TestAGuestHasOneVisitInAProgressHoweverManyQueuePairsWait(t *testing.T) {
 }
 
 func TestAMessageInManyPiecesEndsAVisitEarlier(t *testing.T) {
-	// Two elements of a byte each make two pieces: as many as a visit has time for are far fewer than its bytes.
-	const pieces = 4
+	// Arrange: 8 bytes in four elements at either end, whose boundaries fall together in one place only.
+	const pieces = 7
 	r := newRig(guestmem.PageSize)
-	r.prepare(hostverbs.OpRDMAWrite, 1, hostverbs.VisitWRs)
+	r.prepare(hostverbs.OpSend, 2, hostverbs.VisitWRs)
 	for i := range r.wrs {
-		r.wrs[i].NumSGE = pieces
-		for k := range pieces {
+		r.wrs[i].NumSGE = 4
+		for k := range 4 {
 			r.wrs[i].SGE[k] = r.wrs[i].SGE[0]
 		}
 	}
-	if n, want := r.qa.PostSend(r.wrs), hostverbs.VisitBytes/soft.PieceCost/pieces; n > want || n < want-1 {
+	r.db.recv.NumSGE = 4
+	for k, n := range []uint32{1, 2, 2, 3} {
+		r.db.recv.SGE[k] = hostverbs.SGE{Length: n, LKey: r.b.mr.LKey()}
+	}
+
+	// Act, assert: as many pieces as a visit has time for are far fewer than its bytes.
+	want := hostverbs.VisitBytes/soft.PieceCost/pieces + 1 // the last one is not finished
+	if n := r.qa.PostSend(r.wrs); n != want {
 		t.Errorf("a visit took %d requests of %d pieces, want %d", n, pieces, want)
+	}
+}
+
+// puller counts how often it was asked for a receive. It has none.
+type puller struct {
+	sink
+	pulls *int
+}
+
+func (p *puller) PullRecv(*hostverbs.RecvWR) (bool, error) {
+	*p.pulls++
+	return false, nil
+}
+
+func TestTriesInVainAreAVisitsWorkToo(t *testing.T) {
+	// Arrange: many queue pairs that send to themselves and have no receive.
+	const many = 4 * hostverbs.VisitWRs
+	guestmem.PrepareGoroutine()
+	p := must(soft.New(nil).NewPoller(inline{}))
+	g := join(p, guestmem.NewDomain(), 1, guestmem.PageSize)
+	pulls := 0
+	w := []hostverbs.SendWR{{Opcode: hostverbs.OpSend}}
+	for range many {
+		q := g.create(&puller{pulls: &pulls})
+		connect(q, q, g)
+		q.PostSend(w)
+	}
+	now := int64(1)
+	for range many { // all timers start
+		p.Progress(now)
+	}
+
+	// Act: all are due.
+	now += 1_000_000
+	for pulls = 0; pulls < many; {
+		before := pulls
+		p.Progress(now)
+		if n := pulls - before; n > hostverbs.VisitWRs || n == 0 {
+			t.Fatalf("%d of %d tries in one Progress, want 1 to %d", n, many, hostverbs.VisitWRs)
+		}
+	}
+}
+
+func TestWhatIsUnderWayIsFlushedWithinTheVisit(t *testing.T) {
+	// Arrange: a queue pair with a long message under way in each direction, and receives without end.
+	const size = 4 * hostverbs.VisitBytes
+	r := newRig(size)
+	r.prepare(hostverbs.OpSend, size, 1)
+	r.da.recv = r.db.recv
+	r.da.recv.SGE[0].LKey = r.a.mr.LKey()
+	back := r.wrs[0]
+	back.SGE[0].LKey = r.b.mr.LKey()
+	if r.qb.PostSend([]hostverbs.SendWR{back}) != 1 || r.qa.PostSend(r.wrs) != 1 || r.da.sent+r.db.sent != 0 {
+		t.Fatal("no messages are under way")
+	}
+
+	// Act
+	r.qb.Fail()
+	r.p.Progress(r.now)
+
+	// Assert
+	if n := r.db.sent + r.db.received; r.db.sent != 1 || n < 3 || n > hostverbs.VisitWRs {
+		t.Errorf("%d sends and %d receives were flushed in one visit, want %d at most", r.db.sent, r.db.received,
+			hostverbs.VisitWRs)
 	}
 }
