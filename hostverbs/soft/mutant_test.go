@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -28,8 +29,12 @@ type mutant struct {
 	time func(now int64) int64
 	open func(cfg *hostverbs.ContextConfig)
 	bind func(err error) error
+	mask func(mask hostverbs.AttrMask) hostverbs.AttrMask
 	// What it forgets.
-	noDereg, noRecvPosted, noEvents, noReset bool
+	noDereg, noRecvPosted, noEvents, noReset, noName, noReady, noDestroy bool
+	// lag is the time of the Progress before, greedy three visits for one, hasty a flush in Modify, late a look at
+	// requests after PostSend, elsewhere completions on another thread, wasteful an allocation in Progress.
+	lag, greedy, hasty, late, elsewhere, wasteful bool
 }
 
 func mutants() []mutant {
@@ -95,6 +100,28 @@ func mutants() []mutant {
 			name: "limits are forgotten", promise: "what is beyond a guest's limit is ENOMEM, and there is room again afterwards",
 			open: func(cfg *hostverbs.ContextConfig) { cfg.Limits = hostverbs.Limits{} },
 		},
+		{name: "the engine has no name", promise: "an engine says who it is and what it can do", noName: true},
+		{
+			name: "a path may have any MTU", promise: "what an engine says it can do is what it does",
+			mask: func(mask hostverbs.AttrMask) hostverbs.AttrMask { return mask &^ hostverbs.QPPathMTU },
+		},
+		{
+			name: "attributes that have no place are dropped", promise: "every attribute mask is judged as the state table says, in every state",
+			mask: func(mask hostverbs.AttrMask) hostverbs.AttrMask { return mask &^ hostverbs.QPQKey },
+		},
+		{
+			name: "unknown attributes are dropped", promise: "the GSI queue pair's attribute masks are judged as the state table says",
+			mask: func(mask hostverbs.AttrMask) hostverbs.AttrMask { return mask & hostverbs.QPAttrStandardBits },
+		},
+		{name: "visits are three times as long", promise: "one call moves no more bytes and ends no more requests than a visit has", greedy: true},
+		{name: "guests have three visits", promise: "a call of Progress has one visit for a guest, however many queue pairs wait", greedy: true},
+		{name: "timers start in the past", promise: "a timer starts when Progress tells the time", lag: true},
+		{name: "a modify flushes", promise: "a flush waits for Progress", hasty: true},
+		{name: "nobody says that requests are taken again", promise: "a device that was sent away is told to come again, and is then welcome", noReady: true},
+		{name: "a destroyed queue pair goes on", promise: "a requester that goes away moves nothing afterwards", noDestroy: true},
+		{name: "Progress allocates", promise: "the data path allocates nothing", wasteful: true},
+		{name: "completions come on another thread", promise: inOrder, elsewhere: true},
+		{name: "requests are looked at again after they were taken", promise: inOrder, late: true},
 		{
 			name: "a second guest gets an address", promise: "an address belongs to the guest that bound it first",
 			bind: func(err error) error {
@@ -166,10 +193,13 @@ func (r *recorder) Cleanup(fn func())         { r.cleanups = append(r.cleanups, 
 func (r *recorder) Failed() bool              { return r.failed.Load() }
 func (r *recorder) Error(...any)              { r.failed.Store(true) }
 func (r *recorder) Errorf(_ string, _ ...any) { r.failed.Store(true) }
-func (r *recorder) Fatalf(string, ...any) {
+
+func (r *recorder) Fatal(...any) {
 	r.failed.Store(true)
 	runtime.Goexit()
 }
+
+func (r *recorder) Fatalf(string, ...any) { r.Fatal() }
 
 // cleanup runs what the test left to its end, also if it ended early.
 func (r *recorder) cleanup() {
@@ -186,11 +216,15 @@ type (
 	}
 	mutantPoller struct {
 		hostverbs.Poller
-		m mutant
+		m     mutant
+		owner hostverbs.Owner
+		now   int64    // of the last Progress
+		tasks []func() // for the next Progress
 	}
 	mutantContext struct {
 		hostverbs.Context
 		m      mutant
+		p      *mutantPoller
 		memory []guestmem.Memory
 	}
 	mutantMR struct {
@@ -200,6 +234,7 @@ type (
 	mutantQP struct {
 		hostverbs.QP
 		m mutant
+		p *mutantPoller
 	}
 	mutantHandler struct {
 		hostverbs.QPHandler
@@ -207,12 +242,39 @@ type (
 	}
 )
 
-func (e *mutantEngine) NewPoller(o hostverbs.Owner) (hostverbs.Poller, error) {
-	p, err := e.Engine.NewPoller(o)
-	return &mutantPoller{p, e.m}, err
+func (e *mutantEngine) Name() string {
+	if e.m.noName {
+		return ""
+	}
+	return e.Engine.Name()
 }
 
+func (e *mutantEngine) NewPoller(o hostverbs.Owner) (hostverbs.Poller, error) {
+	p, err := e.Engine.NewPoller(o)
+	if err != nil {
+		return nil, err
+	}
+	return &mutantPoller{Poller: p, m: e.m, owner: o}, nil
+}
+
+// waste keeps what a wasteful Progress allocates.
+var waste []byte
+
 func (p *mutantPoller) Progress(now int64) (bool, int64) {
+	for _, fn := range p.tasks {
+		fn()
+	}
+	p.tasks = nil
+	if p.m.wasteful {
+		waste = make([]byte, 100)
+	}
+	if p.m.greedy {
+		p.Poller.Progress(now)
+		p.Poller.Progress(now)
+	}
+	if p.m.lag {
+		now, p.now = p.now, now
+	}
 	if p.m.time == nil {
 		return p.Poller.Progress(now)
 	}
@@ -232,7 +294,7 @@ func (p *mutantPoller) OpenContext(cfg hostverbs.ContextConfig) (hostverbs.Conte
 	if err != nil {
 		return nil, err
 	}
-	return &mutantContext{Context: c, m: p.m}, nil
+	return &mutantContext{Context: c, m: p.m, p: p}, nil
 }
 
 func (c *mutantContext) BindGID(index int, gid hostverbs.GID, typ hostverbs.GIDType) error {
@@ -270,7 +332,7 @@ func (c *mutantContext) CreateQP(pd hostverbs.PD, init *hostverbs.QPInitAttr, h 
 	if err != nil {
 		return nil, err
 	}
-	return &mutantQP{q, c.m}, nil
+	return &mutantQP{q, c.m, c.p}, nil
 }
 
 func (m *mutantMR) Dereg() error {
@@ -281,12 +343,23 @@ func (m *mutantMR) Dereg() error {
 }
 
 func (q *mutantQP) PostSend(wrs []hostverbs.SendWR) int {
+	if q.m.late && len(wrs) > 0 {
+		q.p.tasks = append(q.p.tasks, func() { q.QP.PostSend(wrs) })
+		return len(wrs)
+	}
 	if q.m.post != nil {
 		for i := range wrs {
 			q.m.post(&wrs[i])
 		}
 	}
 	return q.QP.PostSend(wrs)
+}
+
+func (q *mutantQP) Destroy() error {
+	if q.m.noDestroy {
+		return nil
+	}
+	return q.QP.Destroy()
 }
 
 func (q *mutantQP) RecvPosted() {
@@ -299,14 +372,33 @@ func (q *mutantQP) Modify(attr *hostverbs.QPAttr, mask hostverbs.AttrMask) error
 	if q.m.noReset && mask&hostverbs.QPStateMask != 0 && attr.QPState == hostverbs.StateReset {
 		return nil
 	}
-	return q.QP.Modify(attr, mask)
+	if q.m.mask != nil {
+		mask = q.m.mask(mask)
+	}
+	err := q.QP.Modify(attr, mask)
+	if q.m.hasty {
+		q.p.owner.Do(func() { q.p.Progress(1) })
+	}
+	return err
+}
+
+func (h *mutantHandler) SendReady() {
+	if !h.c.m.noReady {
+		h.QPHandler.SendReady()
+	}
 }
 
 func (h *mutantHandler) CompleteSend(wc *hostverbs.WC) error {
+	if h.c.m.sent == nil && !h.c.m.elsewhere {
+		return h.QPHandler.CompleteSend(wc)
+	}
 	return h.deliver(wc, h.c.m.sent, h.QPHandler.CompleteSend)
 }
 
 func (h *mutantHandler) CompleteRecv(wc *hostverbs.WC) error {
+	if h.c.m.received == nil && !h.c.m.elsewhere {
+		return h.QPHandler.CompleteRecv(wc)
+	}
 	return h.deliver(wc, h.c.m.received, h.QPHandler.CompleteRecv)
 }
 
@@ -318,6 +410,12 @@ func (h *mutantHandler) deliver(
 		n = fault(h.c, &changed)
 	}
 	var err error
+	if h.c.m.elsewhere {
+		var wait sync.WaitGroup
+		wait.Go(func() { err = to(&changed) })
+		wait.Wait()
+		return err
+	}
 	for range n {
 		err = errors.Join(err, to(&changed))
 	}

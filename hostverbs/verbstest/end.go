@@ -3,6 +3,7 @@
 package verbstest
 
 import (
+	"sync/atomic"
 	"testing"
 
 	"github.com/pvrdmad/pvrdmad/hostverbs"
@@ -19,10 +20,15 @@ type device struct {
 
 	sent, received []hostverbs.WC
 	events         []hostverbs.EventType
-	pulls          int
+	pulls, readies int
 	// sentAt is when the last send completion came.
 	sentAt int64
 	clock  Clock
+	owner  *thread
+	// posting: PostSend is being called. strayed counts callbacks on another thread than the owner's, and calls of
+	// SendReady from PostSend, which the device could not answer.
+	posting bool
+	strayed atomic.Int32
 	// What the next callbacks return.
 	pullErr, sendErr, recvErr error
 	// What, if set, is called by a callback.
@@ -35,12 +41,30 @@ func (d *device) pump() bool {
 		return false
 	}
 	d.ring = false
+	d.posting = true
 	n := d.qp.PostSend(d.sq)
+	d.posting = false
+	spoil(d.sq[:n]) // the engine has copied what it needs
 	d.sq = d.sq[n:]
 	return n > 0
 }
 
+// spoil makes requests worthless.
+func spoil(wrs []hostverbs.SendWR) {
+	for i := range wrs {
+		wrs[i] = hostverbs.SendWR{WRID: ^uint64(0), Opcode: hostverbs.OpInvalid, Flags: hostverbs.SendSignaled, NumSGE: 1}
+	}
+}
+
+// here notes whether a callback came on the owner's thread.
+func (d *device) here() {
+	if !d.owner.current() {
+		d.strayed.Add(1)
+	}
+}
+
 func (d *device) PullRecv(wr *hostverbs.RecvWR) (bool, error) {
+	d.here()
 	d.pulls++
 	if d.pullErr != nil {
 		return false, d.pullErr
@@ -55,6 +79,7 @@ func (d *device) PullRecv(wr *hostverbs.RecvWR) (bool, error) {
 }
 
 func (d *device) CompleteSend(wc *hostverbs.WC) error {
+	d.here()
 	d.sent = append(d.sent, *wc)
 	d.sentAt = d.clock.Now()
 	hook(d.onSend)
@@ -62,14 +87,23 @@ func (d *device) CompleteSend(wc *hostverbs.WC) error {
 }
 
 func (d *device) CompleteRecv(wc *hostverbs.WC) error {
+	d.here()
 	d.received = append(d.received, *wc)
 	hook(d.onRecv)
 	return d.recvErr
 }
 
-func (d *device) SendReady() { d.ring = true }
+func (d *device) SendReady() {
+	d.here()
+	if d.posting {
+		d.strayed.Add(1)
+	}
+	d.readies++
+	d.ring = true
+}
 
 func (d *device) Event(e hostverbs.EventType) {
+	d.here()
 	d.events = append(d.events, e)
 	hook(d.onEvent)
 }
@@ -84,6 +118,7 @@ func hook(fn func()) {
 // end is one end of a connection.
 type end struct {
 	g        *guest
+	typ      hostverbs.QPType
 	pd       hostverbs.PD
 	scq, rcq hostverbs.CQ
 	qp       hostverbs.QP
@@ -118,7 +153,7 @@ func (g *guest) newEnd(typ hostverbs.QPType, sigAll bool) *end {
 // create creates a queue pair with completion queues of its own.
 func (g *guest) create(init *hostverbs.QPInitAttr) *end {
 	g.w.t.Helper()
-	e := &end{g: g, pd: g.pd, dev: &device{clock: g.w.env.Clock}}
+	e := &end{g: g, typ: init.Type, pd: g.pd, dev: &device{clock: g.w.env.Clock, owner: g.w.owner}}
 	var err error
 	if e.scq, err = g.ctx.CreateCQ(512); err != nil {
 		g.w.t.Fatalf("create CQ: %v", err)
@@ -132,6 +167,7 @@ func (g *guest) create(init *hostverbs.QPInitAttr) *end {
 	}
 	e.dev.qp = e.qp
 	g.w.ends = append(g.w.ends, e)
+	g.w.devices = append(g.w.devices, e.dev)
 	return e
 }
 

@@ -4,6 +4,7 @@ package verbstest
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -196,6 +197,15 @@ func (g *guest) leave() {
 			i--
 		}
 	}
+}
+
+// depart is leave for a guest whose memory nobody looks at any more.
+func (g *guest) depart() {
+	g.leave()
+	if err := g.space.Close(); err != nil {
+		g.w.t.Fatalf("close the memory: %v", err)
+	}
+	g.w.guests = slices.DeleteFunc(g.w.guests, func(x *guest) bool { return x == g })
 }
 
 func startedAnew(t testing.TB, env Env) {

@@ -3,16 +3,23 @@
 package verbstest
 
 import (
+	"runtime"
 	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/pvrdmad/pvrdmad/guestmem"
 )
 
-// thread is an owner: a goroutine that runs what it is told, and in between, if it has one, its idle function.
+// thread is an owner: a goroutine with a thread of its own that runs what it is told, and in between, if it has one, its
+// idle function.
 type thread struct {
 	calls chan call
 	stop  chan struct{}
 	done  sync.WaitGroup
+	// tid is the thread's number; nothing else ever runs on it.
+	tid atomic.Int32
 }
 
 type call struct {
@@ -24,6 +31,8 @@ type call struct {
 func newThread(idle func()) *thread {
 	o := &thread{calls: make(chan call), stop: make(chan struct{})}
 	o.done.Go(func() {
+		runtime.LockOSThread() // for ever
+		o.tid.Store(int32(unix.Gettid()))
 		guestmem.PrepareGoroutine()
 		o.run(idle)
 	})
@@ -54,8 +63,15 @@ func (o *thread) run(idle func()) {
 	}
 }
 
+// current says whether the caller is on the owner's thread.
+func (o *thread) current() bool { return int32(unix.Gettid()) == o.tid.Load() }
+
 // Do implements hostverbs.Owner.
 func (o *thread) Do(fn func()) {
+	if o.current() {
+		fn()
+		return
+	}
 	c := call{fn, make(chan struct{})}
 	o.calls <- c
 	<-c.done

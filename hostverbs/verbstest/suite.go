@@ -4,6 +4,11 @@
 // completes and how, what is refused, and when. It plays the device's part, with posted requests, a posted receive
 // queue and guest memory from the heap, so that the race detector sees every byte.
 //
+// An engine's test calls Run with a function that opens it. Each Case is a promise with a sentence for a name. The
+// contract is what provider.go says: a test of this package reads it sentence by sentence and fails if one has no
+// promise. Besides, the suite's device checks at every call that callbacks come on the owner's thread, that requests are
+// not looked at again once PostSend has taken them, and that guest memory is what it should be, to the byte.
+//
 // It may not know any engine: what only one of them can promise is tested with that engine.
 package verbstest
 
@@ -41,8 +46,9 @@ func Run(t *testing.T, open func(t testing.TB) Env) {
 func Cases() []Case {
 	var all []Case
 	for _, part := range [][]Case{
-		dataCases(), layoutCases(), localCases(), remoteCases(), receiveCases(), rnrCases(), lossCases(), flushCases(),
-		stateCases(), drainCases(), objectCases(), gidCases(), gsiCases(), faultCases(), fairnessCases(), stormCases(),
+		engineCases(), dataCases(), layoutCases(), localCases(), remoteCases(), receiveCases(), rnrCases(), lossCases(), flushCases(),
+		stateCases(), tableCases(), drainCases(), objectCases(), gidCases(), gsiCases(), faultCases(), progressCases(), fairnessCases(),
+		stormCases(),
 	} {
 		all = append(all, part...)
 	}

@@ -18,8 +18,15 @@ type world struct {
 	poller hostverbs.Poller
 	dom    *guestmem.Domain
 	guests []*guest
-	ends   []*end
+	// opened counts the guests that there ever were.
+	opened int
+	// ends are pumped; devices are all that there ever were.
+	ends    []*end
+	devices []*device
 }
+
+// gidTableLen is how many addresses a guest of the tests can have.
+const gidTableLen = 4
 
 // newWorld opens the engine on one owner thread, and closes everything when the test ends.
 func newWorld(t testing.TB, env Env) *world {
@@ -35,6 +42,12 @@ func newWorld(t testing.TB, env Env) *world {
 
 // close ends the world from the top down.
 func (w *world) close() {
+	w.t.Helper()
+	for _, d := range w.devices {
+		if n := d.strayed.Load(); n != 0 {
+			w.t.Errorf("%d callbacks of a queue pair came on another thread than the owner's, or during PostSend", n)
+		}
+	}
 	for _, g := range w.guests {
 		if g.ctx != nil {
 			if err := g.ctx.Close(); err != nil {
@@ -62,7 +75,8 @@ func (w *world) guest() *guest {
 // guestWith adds a guest with limits.
 func (w *world) guestWith(limits hostverbs.Limits) *guest {
 	w.t.Helper()
-	n := len(w.guests) + 1
+	w.opened++
+	n := w.opened
 	g := &guest{w: w, name: fmt.Sprintf("guest%d", n), ram: make([]byte, ramBytes), want: make([]byte, ramBytes)}
 	g.gid = hostverbs.GID{10: 0xff, 11: 0xff, 12: 10, 15: byte(n)} // 10.0.0.n
 	g.space = w.dom.NewSpace(g.name)
@@ -72,7 +86,7 @@ func (w *world) guestWith(limits hostverbs.Limits) *guest {
 	}
 	w.guests = append(w.guests, g)
 	var err error
-	if g.ctx, err = w.poller.OpenContext(hostverbs.ContextConfig{Guest: g.name, GIDTableLen: 4, Limits: limits}); err != nil {
+	if g.ctx, err = w.poller.OpenContext(hostverbs.ContextConfig{Guest: g.name, GIDTableLen: gidTableLen, Limits: limits}); err != nil {
 		w.t.Fatalf("open a context for %s: %v", g.name, err)
 	}
 	if g.pd, err = g.ctx.AllocPD(); err != nil {

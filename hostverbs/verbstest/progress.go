@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verbstest
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/pvrdmad/pvrdmad/hostverbs"
+)
+
+// progressCases are about what happens when: in PostSend, in Progress, and in between.
+func progressCases() []Case {
+	return []Case{
+		{"one call moves no more bytes and ends no more requests than a visit has", visitsAreBounded},
+		{"a call of Progress has one visit for a guest, however many queue pairs wait", oneVisitPerGuest},
+		{"a timer starts when Progress tells the time", timersStartInProgress},
+		{"a flush waits for Progress", flushesInProgress},
+		{"a device that was sent away is told to come again, and is then welcome", comeAgain},
+		{"a requester that goes away moves nothing afterwards", requesterGoesAway},
+		{"the data path allocates nothing", noAllocation},
+	}
+}
+
+// call runs one call into the engine on the owner's thread and checks it against a visit's bounds: target is the memory
+// that messages of ones arrive in, and devices those of one guest.
+func (w *world) call(what string, target []byte, ends []*end, fn func()) {
+	w.t.Helper()
+	w.owner.Do(func() {
+		clear(target)
+		for _, e := range ends {
+			e.dev.sent, e.dev.received = nil, nil
+		}
+		fn()
+	})
+	ended := 0
+	for _, e := range ends {
+		ended += max(len(e.dev.sent), len(e.dev.received))
+	}
+	if moved := bytes.Count(target, []byte{1}); moved > hostverbs.VisitBytes || ended > hostverbs.VisitWRs {
+		w.t.Fatalf("%s: one call moved %d bytes and ended %d requests, a visit has %d and %d", what, moved, ended,
+			hostverbs.VisitBytes, hostverbs.VisitWRs)
+	}
+}
+
+// progress calls Progress within a visit's bounds and says whether there was anything to do.
+func (w *world) progress(what string, target []byte, ends []*end) (worked bool) {
+	w.t.Helper()
+	w.call(what, target, ends, func() { worked, _ = w.poller.Progress(w.env.Clock.Now()) })
+	return worked
+}
+
+func visitsAreBounded(t testing.TB, env Env) {
+	w := newWorld(t, env)
+	for _, c := range []struct{ size, n uint64 }{{longMessage, 1}, {hostverbs.VisitBytes/4 + 1, 12}, {1, 300}, {0, 300}} {
+		for _, m := range moves() {
+			what := fmt.Sprintf("%d times %s of %d bytes", c.n, m.op, c.size)
+			a, b := w.guest(), w.guest()
+			near, far := a.buffer(longMessage), b.buffer(longMessage)
+			ea, _ := w.pair(a, b, func(la, _ *link) { la.rnrRetry = 7 })
+			source, target := near, far
+			if m.op == hostverbs.OpRDMARead {
+				source, target = far, near
+			}
+			source.put(0, bytes.Repeat([]byte{1}, longMessage))
+			var wrs []hostverbs.SendWR
+			eb := w.ends[len(w.ends)-1]
+			for i := range c.n {
+				wrs = append(wrs, rdma(i, m.op, far, 0, near.sge(0, c.size)))
+				if m.recv {
+					eb.dev.rq = append(eb.dev.rq, rwr(i, far.sge(0, c.size)))
+				}
+			}
+			done := uint64(0)
+			for calls := 0; done < c.n; calls++ {
+				if calls > maxVisits {
+					t.Fatalf("%s: %d ended in %d calls", what, done, calls)
+				}
+				w.call(what, target.g.ram, []*end{ea}, func() { wrs = wrs[ea.qp.PostSend(wrs):] })
+				done += uint64(len(ea.dev.sent))
+				w.progress(what, target.g.ram, []*end{ea})
+				done += uint64(len(ea.dev.sent))
+			}
+			a.depart()
+			b.depart()
+		}
+	}
+}
+
+func oneVisitPerGuest(t testing.TB, env Env) {
+	const many = 40
+	w := newWorld(t, env)
+	a, b := w.guest(), w.guest()
+	near, far := a.buffer(longMessage), b.buffer(longMessage)
+	near.put(0, bytes.Repeat([]byte{1}, longMessage))
+	var mine []*end
+	for range many {
+		ea, _ := w.pair(a, b, nil)
+		mine = append(mine, ea)
+		w.owner.Do(func() {
+			ea.qp.PostSend([]hostverbs.SendWR{rdma(1, hostverbs.OpRDMAWrite, far, 0, near.sge(0, longMessage))})
+		})
+	}
+	for w.progress("long messages", b.ram, mine) {
+	}
+	for _, e := range mine {
+		w.owner.Do(func() {
+			for i := range uint64(50) {
+				e.dev.rq = append(e.dev.rq, rwr(i))
+			}
+		})
+		e.to(hostverbs.StateErr)
+	}
+	for w.progress("receives to flush", b.ram, mine) {
+	}
+	for i, e := range mine {
+		if left := len(e.dev.rq); left != 0 {
+			t.Errorf("queue pair %d has %d receives left", i, left)
+		}
+	}
+	w.believe()
+}
+
+func timersStartInProgress(t testing.TB, env Env) {
+	w := newWorld(t, env)
+	a, b := w.guest(), w.guest()
+	ea, eb := a.newEnd(hostverbs.QPTypeRC, false), b.newEnd(hostverbs.QPTypeRC, false)
+	ea.up(ea.linkTo(eb), hostverbs.StateRTS)
+	eb.up(eb.linkTo(ea), hostverbs.StateInit) // does not answer
+	w.spin()
+	ea.send(wr(1, hostverbs.OpRDMAWrite))
+	w.owner.Do(func() { ea.dev.pump() })
+	env.Clock.Until(env.Clock.Now() + 20*ackTimeout)
+	told := env.Clock.Now()
+	w.settle()
+	ea.sends("no answer", failed(1, hostverbs.WCRetryExcErr))
+	if waited, want := ea.dev.sentAt-told, int64(4*ackTimeout); waited < want { // three retries
+		t.Errorf("the request failed %d ns after Progress learned of it, want %d at least", waited, want)
+	}
+}
+
+func flushesInProgress(t testing.TB, env Env) {
+	w := newWorld(t, env)
+	a, b := w.guest(), w.guest()
+	ea, _ := w.waiting(a, b, 3, 2)
+	ea.to(hostverbs.StateErr)
+	ea.sends("before Progress")
+	ea.recvs("before Progress")
+	w.settle()
+	ea.sends("after it", flushed(1, 3)...)
+	ea.recvs("after it", flushed(101, 2)...)
+}
+
+func comeAgain(t testing.TB, env Env) {
+	w := newWorld(t, env)
+	a, b := w.guest(), w.guest()
+	ea, eb := w.waiting(a, b, 1, 0)
+	ea.send(wr(2, hostverbs.OpSend), wr(3, hostverbs.OpSend))
+	w.visit()
+	if n := len(ea.dev.sq); n != 2 {
+		t.Fatalf("the engine took %d of 2 requests while one waits", 2-n)
+	}
+	ea.dev.readies = 0
+	eb.recv(rwr(7), rwr(8), rwr(9))
+	for range maxVisits {
+		next := int64(0)
+		w.owner.Do(func() { _, next = w.poller.Progress(env.Clock.Now()) })
+		if ea.dev.readies > 0 {
+			break
+		}
+		env.Clock.Until(max(next, env.Clock.Now()+1))
+	}
+	if ea.dev.readies == 0 {
+		t.Fatal("the device is not told that it may come again")
+	}
+	took := false
+	w.owner.Do(func() { took = ea.dev.pump() })
+	if !took {
+		t.Error("the device came again, and was sent away")
+	}
+	w.settle()
+	ea.sends("all", done(2, hostverbs.WCOpSend), done(3, hostverbs.WCOpSend)) // the first was not signalled
+}
+
+func requesterGoesAway(t testing.TB, env Env) {
+	const n = 4 * hostverbs.VisitBytes
+	ways := map[string]func(ea *end){
+		"destroyed": (*end).destroy,
+		"reset":     func(ea *end) { ea.to(hostverbs.StateReset) },
+		"failed":    func(ea *end) { ea.to(hostverbs.StateErr) },
+		"closed":    func(ea *end) { ea.g.leave() },
+	}
+	w := newWorld(t, env)
+	for name, way := range ways {
+		for _, m := range moves() {
+			a, b := w.guest(), w.guest()
+			near, far := a.buffer(n), b.buffer(n)
+			near.fill(1, 1, n)
+			far.fill(2, 1, n)
+			ea, eb := w.pair(a, b, nil)
+			eb.recv(rwr(9, far.sge(0, n)))
+			ea.send(rdma(1, m.op, far, 0, near.sge(0, n)))
+			w.visit()
+			way(ea)
+			w.believe()
+			w.settle()
+			w.verify(fmt.Sprintf("%s, the requester %s", m.op, name))
+			a.depart()
+			b.depart()
+		}
+	}
+}
+
+// still is a device that keeps nothing, so that it allocates nothing.
+type still struct{ recv hostverbs.RecvWR }
+
+func (d *still) PullRecv(wr *hostverbs.RecvWR) (bool, error) { *wr = d.recv; return true, nil }
+func (d *still) CompleteSend(*hostverbs.WC) error            { return nil }
+func (d *still) CompleteRecv(*hostverbs.WC) error            { return nil }
+func (d *still) SendReady()                                  {}
+func (d *still) Event(hostverbs.EventType)                   {}
+
+func noAllocation(t testing.TB, env Env) {
+	w := newWorld(t, env)
+	a := w.guest()
+	near, far := a.buffer(100_000), a.buffer(100_000)
+	dev := &still{recv: rwr(1, far.sge(0, 100_000))}
+	e := &end{g: a, pd: a.pd, typ: hostverbs.QPTypeRC}
+	init := &hostverbs.QPInitAttr{Type: hostverbs.QPTypeRC, Cap: qpCap(), SendCQ: a.mustCQ()}
+	init.RecvCQ = init.SendCQ
+	var err error
+	if e.qp, err = a.ctx.CreateQP(a.pd, init, dev); err != nil {
+		t.Fatalf("create QP: %v", err)
+	}
+	e.up(e.linkTo(e), hostverbs.StateRTS)
+	for _, size := range []uint64{0, 64, 100_000} {
+		for _, m := range moves() {
+			wrs := []hostverbs.SendWR{rdma(1, m.op, far, 0, near.sge(0, size)), rdma(2, m.op, far, 0, near.sge(0, size))}
+			var n float64
+			w.owner.Do(func() {
+				n = testing.AllocsPerRun(100, func() {
+					e.qp.PostSend(wrs)
+					w.poller.Progress(env.Clock.Now())
+				})
+			})
+			if n != 0 {
+				t.Errorf("two %s of %d bytes allocate %v times", m.op, size, n)
+			}
+		}
+	}
+	e.in("after all", hostverbs.StateRTS)
+	w.believe()
+}
