@@ -43,6 +43,15 @@ type SGE struct {
 	LKey   uint32
 }
 
+// Length is the number of bytes that an SGE list names. It has 64 bits: 16 times 4 GiB do not wrap.
+func Length(sges []SGE) uint64 {
+	total := uint64(0)
+	for i := range sges {
+		total += uint64(sges[i].Length)
+	}
+	return total
+}
+
 // SendWR is a send work request, struct ibv_send_wr without pointers, so that a slice of them needs no allocation.
 type SendWR struct {
 	WRID   uint64

@@ -27,6 +27,7 @@ func manyCQs(g *guest, n int) []*completionQueue {
 			g.t.Fatal(err)
 		}
 	}
+	g.rig.worker.show()
 	return all
 }
 

@@ -212,6 +212,7 @@ func TestQueuePairsOfADestroyedCompletionQueueFail(t *testing.T) {
 	if err := q.engine.h.CompleteRecv(&hostverbs.WC{WRID: 1}); err != nil {
 		t.Error(err)
 	}
+	g.rig.worker.show()
 	if diff := cmp.Diff(before, recv.read(recv.at(abi.PageSize), 512)); diff != "" || recv.unread() != 0 {
 		t.Error("a completion was written into a destroyed queue")
 	}

@@ -50,6 +50,10 @@ type completionQueue struct {
 	// dead says that nothing may be written any more: destroyed, overflowed, or its memory is gone.
 	dead bool
 	arm_ armState
+	// shown is the index that the guest can read. listed says that the queue is in Worker.filled, fresh that one of its
+	// entries since then is what a solicited arm waits for.
+	shown         uint32
+	listed, fresh bool
 	// pushed counts entries; solicitedAt is its value after the last entry that a solicited arm waits for.
 	pushed, solicitedAt uint64
 	// notifiedAt is userContext.words at the last notification: see maybe.
@@ -64,44 +68,100 @@ type completionQueue struct {
 	users int
 }
 
-// push appends a completion and tells the guest if it asked for that. An error means that the guest's memory failed.
+// push appends a completion, to be shown by Worker.show. An error means that the guest's memory failed.
 func (c *completionQueue) push(e *abi.CQE, solicited bool) error {
 	if c.dead {
 		return nil
 	}
 	d := c.dev
 	if c.ring.Full(c.prod, c.cons) {
-		if err := c.readCons(); err != nil {
+		if err := c.makeRoom(); err != nil || c.dead {
 			return err
-		}
-		if c.dead {
-			return nil
-		}
-		if c.ring.Full(c.prod, c.cons) {
-			d.violation(CQOverflow, errCQOverflow)
-			c.fail()
-			return nil
 		}
 	}
 	e.Encode(d.cqe[:])
-	if err := c.pages.Write(abi.PageSize+uint64(c.ring.Slot(c.prod))*abi.CQESize, d.cqe[:]); err != nil {
+	if err := c.pages.Write(c.entryAt(c.prod), d.cqe[:]); err != nil {
 		return c.lost(err)
 	}
+	c.pages.PrefetchWrite(c.entryAt(c.prod + entriesAhead))
 	c.prod = c.ring.Inc(c.prod)
-	if err := c.pages.Store32(rxProdTail, c.prod); err != nil {
-		return c.lost(err)
-	}
 	c.pushed++
 	if solicited {
 		c.solicitedAt = c.pushed
+		c.fresh = true
 	}
-	d.count(&d.statistics.cqes, 1)
-	if c.arm_ == armedAny || (c.arm_ == armedSolicited && solicited) {
+	d.live.CQEs++
+	if !c.listed {
+		c.listed = true
+		d.worker.filled = append(d.worker.filled, c)
+	}
+	return nil
+}
+
+// entriesAhead is how many entries after the one that is written the line of another is asked for, which the guest has read
+// a round of the ring ago.
+const entriesAhead = 8
+
+// entryAt is where the entry of an index lies.
+func (c *completionQueue) entryAt(idx uint32) uint64 {
+	return abi.PageSize + uint64(c.ring.Slot(idx))*abi.CQESize
+}
+
+// makeRoom looks whether the guest has taken entries of a full queue. If not, the queue is over.
+func (c *completionQueue) makeRoom() error {
+	if err := c.readCons(); err != nil || c.dead || !c.ring.Full(c.prod, c.cons) {
+		return err
+	}
+	if err := c.publish(); err != nil {
+		return err
+	}
+	c.dev.violation(CQOverflow, errCQOverflow)
+	c.fail()
+	return nil
+}
+
+// publish stores the index behind the entries that were pushed: the guest sees them from now on. Entries are stored before.
+func (c *completionQueue) publish() error {
+	if c.shown == c.prod {
+		return nil
+	}
+	if err := c.pages.Store32(rxProdTail, c.prod); err != nil {
+		return c.lost(err)
+	}
+	c.shown = c.prod
+	return nil
+}
+
+// show publishes what was pushed and tells the guest if it asked for that. What goes wrong is the guest's end alone.
+func (c *completionQueue) show() {
+	defer func() {
+		if r := recover(); r != nil {
+			c.dev.worker.guard(c.dev, func() { panic(r) })
+		}
+	}()
+	fresh := c.fresh
+	c.listed, c.fresh = false, false
+	if c.dead || c.publish() != nil {
+		return
+	}
+	if c.arm_ == armedAny || (c.arm_ == armedSolicited && fresh) {
 		c.notify()
 	} else if c.maybe() && !c.inGrace {
 		c.enterGrace()
 	}
-	return nil
+}
+
+// show shows the guests what was completed since the last time: one store of an index for all entries of a queue, because
+// a line that the guest looks at has to be fetched back for each.
+func (w *Worker) show() {
+	if len(w.filled) == 0 {
+		return
+	}
+	for i := 0; i < len(w.filled); i++ { // what is told to a guest may fill others
+		w.filled[i].show()
+	}
+	clear(w.filled)
+	w.filled = w.filled[:0]
 }
 
 // readCons takes the guest's index. One that is not valid ends the queue.
@@ -245,11 +305,14 @@ func (c *completionQueue) graceOver() bool {
 	return false
 }
 
-// notify interrupts the guest for the queue, once for each arm.
+// notify interrupts the guest for the queue, once for each arm, after it can see what for.
 func (c *completionQueue) notify() {
 	d := c.dev
+	if c.publish() != nil {
+		return
+	}
 	c.arm_, c.notifiedAt = notArmed, c.ctx.words
-	d.count(&d.statistics.notifications, 1)
+	d.live.Notifications++
 	if !d.notifier.CQEvent(c.handle) {
 		d.unflushed = true
 	}

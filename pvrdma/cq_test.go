@@ -27,6 +27,7 @@ func TestACompletionHasAllFieldsOfTheDriversLayout(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	q.g.rig.worker.show()
 	want := abi.CQE{
 		WRID: 0x1122334455667788, QP: uint64(q.handle), Opcode: 129, Status: 11, ByteLen: 0x10, ImmData: 0xdeadbeef,
 		SrcQP: 0x20, WCFlags: 3, PKeyIndex: 3, SL: 4, PortNum: 1,

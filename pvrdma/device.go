@@ -4,7 +4,6 @@ package pvrdma
 
 import (
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/pvrdmad/pvrdmad/guestmem"
@@ -95,18 +94,15 @@ type Device struct {
 	failing fifo[*completionQueue]
 	graced  fifo[*completionQueue]
 	// share and looks are how much may still be done for the device in this pass: see passShare and passLooks.
-	share      int
-	looks      int
-	unflushed  bool // Notifier.CQEvent had no room
-	sends      [sendBatch]hostverbs.SendWR
-	wqe        [maxWQESize]byte
-	cqe        [abi.CQESize]byte
-	statistics deviceCounters
-}
-
-// deviceCounters has one writer, the worker.
-type deviceCounters struct {
-	sendWQEs, recvWQEs, cqes, cqeErrors, doorbells, notifications atomic.Uint64
+	share     int
+	looks     int
+	unflushed bool // Notifier.CQEvent had no room
+	sends     [sendBatch]hostverbs.SendWR
+	wqe       [maxWQESize]byte
+	cqe       [abi.CQESize]byte
+	// live are the counters. They are plain numbers because a store that others may look at any time costs as much as
+	// the rest of a message: who wants them asks between two visits.
+	live Counters
 }
 
 // NewDevice makes a device for the guest whose memory is mem. doorbells is nil if every doorbell comes by Doorbell.
@@ -132,14 +128,11 @@ func (w *Worker) NewDevice(cfg Config, mem *guestmem.Space, doorbells *guestmem.
 // Caps returns what the device tells its driver.
 func (d *Device) Caps() abi.DeviceCaps { return d.caps }
 
-// Counters returns the data path counters. Any goroutine.
-func (d *Device) Counters() Counters {
-	s := &d.statistics
-	return Counters{
-		SendWQEs: s.sendWQEs.Load(), RecvWQEs: s.recvWQEs.Load(), CQEs: s.cqes.Load(), CQEErrors: s.cqeErrors.Load(),
-		Doorbells: s.doorbells.Load(), Notifications: s.notifications.Load(),
-		WindowsDenied: d.mem.Stats().WindowsDenied,
-	}
+// Counters returns the data path counters as they are between two visits of the worker. Any goroutine.
+func (d *Device) Counters() (c Counters) {
+	d.worker.Do(func() { c = d.live })
+	c.WindowsDenied = d.mem.Stats().WindowsDenied
+	return c
 }
 
 // Activate switches the device on. uarPFN is the page frame at which the guest sees doorbell page 0.

@@ -159,7 +159,7 @@ func (d *Device) takeTrapped() bool {
 
 // ring serves a doorbell that came by message; its meaning is exact.
 func (d *Device) ring(b doorbell) {
-	d.count(&d.statistics.doorbells, 1)
+	d.live.Doorbells++
 	handle := b.value & abi.UARHandleMask
 	switch b.offset {
 	case abi.UARQPOffset:
@@ -189,7 +189,7 @@ func (d *Device) takePage(c *userContext) (worked, watched bool) {
 	base := int(c.page) * abi.PageSize
 	if d.doorbells.Load32(base+abi.UARQPOffset) != 0 {
 		v := d.doorbells.Swap32(base+abi.UARQPOffset, 0)
-		d.count(&d.statistics.doorbells, 1)
+		d.live.Doorbells++
 		if q := d.qps.get(v & abi.UARHandleMask); q != nil && q.ctx == c {
 			q.rung(v)
 		}
@@ -250,6 +250,3 @@ func (d *Device) poll(now int64) (worked bool, next int64) {
 // say when it has made room. It is as long as an idle step, so that a guest which never does costs no more than one that is
 // polled.
 const flushRetry = shortestMaxStep
-
-// count adds to a counter whose only writer is the worker.
-func (d *Device) count(c *atomic.Uint64, n uint64) { c.Store(c.Load() + n) }

@@ -12,8 +12,10 @@ import (
 )
 
 const (
-	// sendBatch is how many work requests go to the engine in one call.
-	sendBatch = 16
+	// sendBatch is how many work requests go to the engine in one call, batchBytes how many bytes they name at most if
+	// they are several: the guest sees the completions of all of them at once.
+	sendBatch  = 16
+	batchBytes = 8 << 10
 	// passShare is how much of a device's work is done before all others had their turn, a visit's worth, however many
 	// queue pairs have some. A request is one share, or more if it is long or in many pieces: passShare of them are
 	// hostverbs.VisitBytes at most.
@@ -125,11 +127,10 @@ func (q *queuePair) serveSends() {
 			return
 		}
 		took := q.engine.PostSend(d.sends[:n])
-		for range took {
-			q.sq.cons = q.sq.ring.Inc(q.sq.cons)
-		}
+		q.sq.cons = q.sq.ring.Add(q.sq.cons, uint32(took))
+		d.worker.show()
 		if took != 0 && !q.dead {
-			d.count(&d.statistics.sendWQEs, uint64(took))
+			d.live.SendWQEs += uint64(took)
 			q.consumed(&q.sq)
 		}
 		if took < n {
@@ -143,9 +144,10 @@ func (q *queuePair) serveSends() {
 // needs more than what is left waits for the next pass, unless it is the pass's first: it may need more than any pass has.
 func (q *queuePair) gather(n int) (int, bool) {
 	d := q.dev
-	slot := q.sq.cons
+	slot, bytes := q.sq.cons, uint64(0)
+	q.prefetch(&q.sq, uint32(n))
 	for i := range n {
-		if d.share <= 0 {
+		if d.share <= 0 || bytes > batchBytes {
 			return i, true
 		}
 		wr := &d.sends[i]
@@ -153,25 +155,33 @@ func (q *queuePair) gather(n int) (int, bool) {
 			q.broken(BadMemory, err)
 			return 0, false
 		}
-		c := cost(wr)
+		length := hostverbs.Length(wr.SGE[:wr.NumSGE])
+		c := cost(length, int(wr.NumSGE))
 		if c > d.share && d.share < passShare {
 			d.share = 0
 			return i, true
 		}
 		d.share -= c
+		bytes += length
 		slot = q.sq.ring.Inc(slot)
 	}
 	return n, true
 }
 
-// cost is what a request takes of its device's share.
-func cost(wr *hostverbs.SendWR) int {
-	bytes := uint64(0)
-	for i := range wr.NumSGE {
-		bytes += uint64(wr.SGE[i].Length)
+// prefetch asks for the next n requests of a queue, which the guest has just written.
+func (q *queuePair) prefetch(w *workQueue, n uint32) {
+	slot := w.ring.Slot(w.cons)
+	first := min(n, w.ring.N-slot)
+	q.pages.Prefetch(w.base+uint64(slot)*w.stride, uint64(first)*w.stride)
+	if first < n {
+		q.pages.Prefetch(w.base, uint64(n-first)*w.stride)
 	}
+}
+
+// cost is what a request of so many bytes in so many pieces takes of its device's share.
+func cost(bytes uint64, pieces int) int {
 	bytes = min(bytes, hostverbs.VisitBytes) // the rest of it the engine moves in visits of its own
-	return int(max(1, (bytes+shareBytes-1)/shareBytes, uint64(wr.NumSGE)/sharePiece))
+	return max(1, int((bytes+shareBytes-1)/shareBytes), pieces/sharePiece)
 }
 
 // PullRecv implements hostverbs.QPHandler.
@@ -189,7 +199,7 @@ func (q *queuePair) PullRecv(wr *hostverbs.RecvWR) (ok bool, err error) {
 		return false, err
 	}
 	q.rq.cons = q.rq.ring.Inc(q.rq.cons)
-	q.dev.count(&q.dev.statistics.recvWQEs, 1)
+	q.dev.live.RecvWQEs++
 	q.consumed(&q.rq)
 	return true, nil
 }
@@ -206,7 +216,7 @@ func (q *queuePair) complete(c *completionQueue, wc *hostverbs.WC) (err error) {
 	defer d.worker.domain.Recover(&err)
 	e := q.encodeCompletion(wc)
 	if wc.Status != hostverbs.WCSuccess {
-		d.count(&d.statistics.cqeErrors, 1)
+		d.live.CQEErrors++
 	}
 	return c.push(&e, wc.Solicited || wc.Status != hostverbs.WCSuccess)
 }

@@ -226,7 +226,10 @@ func (q *guestQP) postRecvHdr(h abi.RecvWQEHdr, sges ...abi.SGE) {
 func (q *guestQP) ring(page, bits uint32) { q.g.ring(page, abi.UARQPOffset, q.handle|bits) }
 
 // complete makes the engine complete a send.
-func (q *guestQP) complete(wc hostverbs.WC) error { return q.engine.h.CompleteSend(&wc) }
+func (q *guestQP) complete(wc hostverbs.WC) error {
+	defer q.g.rig.worker.show()
+	return q.engine.h.CompleteSend(&wc)
+}
 
 // ids returns the ids of requests.
 func ids(wrs []hostverbs.SendWR) []uint64 {

@@ -45,6 +45,8 @@ type Worker struct {
 	tid atomic.Int32
 	// turn is the index of the busy device that was visited last. Worker.
 	turn int
+	// filled are the completion queues that have entries which the guest cannot see yet. Worker.
+	filled []*completionQueue
 
 	// pending counts tasks; the worker looks at it before it takes mu.
 	pending atomic.Int32
@@ -98,6 +100,7 @@ func (w *Worker) Close() error {
 func (w *Worker) Do(fn func()) {
 	if int32(unix.Gettid()) == w.tid.Load() {
 		fn()
+		w.show()
 		return
 	}
 	t := &task{fn: fn, done: make(chan struct{})}
@@ -106,6 +109,7 @@ func (w *Worker) Do(fn func()) {
 		w.mu.Unlock()
 		<-w.done
 		fn()
+		w.show()
 		return
 	}
 	w.tasks = append(w.tasks, t)
@@ -198,13 +202,14 @@ func (w *Worker) runTasks() (closed bool) {
 	closed = w.closed
 	w.mu.Unlock()
 	for _, t := range tasks {
-		t.run()
+		t.run(w)
 	}
 	return closed
 }
 
-func (t *task) run() {
+func (t *task) run(w *Worker) {
 	defer close(t.done)
+	defer w.show()
 	defer func() { t.panic = recover() }()
 	t.fn()
 }
@@ -216,7 +221,9 @@ func (w *Worker) visit(d *Device, now int64) (worked bool, next int64) {
 		return false, 0
 	}
 	d.share, d.looks = passShare, passLooks
-	if !w.guard(d, func() { worked, next = d.poll(now) }) {
+	ok := w.guard(d, func() { worked, next = d.poll(now) })
+	w.show()
+	if !ok {
 		return true, 0
 	}
 	d.busy = d.share <= 0 || d.looks <= 0 || d.ready.len() != 0
@@ -270,6 +277,7 @@ func (w *Worker) progress(now int64) (worked bool, next int64) {
 			worked = true
 		}
 	}()
+	defer w.show()
 	err := w.catch(func() { worked, next = w.poller.Progress(now) })
 	if err != nil {
 		if !w.blame(err) {

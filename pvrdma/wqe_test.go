@@ -186,6 +186,7 @@ func TestTheMessagePathAllocatesNothing(t *testing.T) {
 		if err := q.engine.h.CompleteSend(&wc); err != nil {
 			t.Fatal(err)
 		}
+		r.worker.show()
 		c.cons = (c.cons + 1) & 127
 		c.store32(c.at(rxConsHead), c.cons)
 		r.after(DefaultCQGrace)

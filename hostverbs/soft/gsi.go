@@ -33,7 +33,7 @@ func (q *qp) checkMAD(wr *hostverbs.SendWR) hostverbs.WCStatus {
 		return hostverbs.WCLocQPOpErr
 	}
 	sges := wr.SGE[:wr.NumSGE]
-	total := length(sges)
+	total := hostverbs.Length(sges)
 	if total > uint64(activeMTU.Bytes()) {
 		return hostverbs.WCLocLenErr
 	}

@@ -103,7 +103,7 @@ func (q *qp) admitReceive(from *qp, wr *hostverbs.SendWR) (reply, hostverbs.WCSt
 		return replyACK, hostverbs.WCSuccess // a WRITE's bytes go elsewhere
 	}
 	sges := r.SGE[:r.NumSGE]
-	if length(sges) < from.sq.total {
+	if hostverbs.Length(sges) < from.sq.total {
 		return q.failReceive(hostverbs.WCLocLenErr, hostverbs.WCRemInvReqErr)
 	}
 	if status := q.checkSGEs(sges, from.sq.total, hostverbs.AccessLocalWrite); status != hostverbs.WCSuccess {

@@ -24,21 +24,12 @@ func (q *qp) checkRequest(wr *hostverbs.SendWR) hostverbs.WCStatus {
 		return hostverbs.WCLocQPOpErr
 	}
 	sges := wr.SGE[:wr.NumSGE]
-	total := length(sges)
+	total := hostverbs.Length(sges)
 	if total > hostverbs.MaxMsgSize {
 		return hostverbs.WCLocLenErr
 	}
 	q.sq.total = total
 	return q.checkSGEs(sges, total, need)
-}
-
-// length is the number of bytes that an SGE list names. It has 64 bits: 16 times 4 GiB do not wrap.
-func length(sges []hostverbs.SGE) uint64 {
-	total := uint64(0)
-	for i := range sges {
-		total += uint64(sges[i].Length)
-	}
-	return total
 }
 
 // checkSGEs checks the entries that the first n bytes lie in. One without length names no memory, whatever its key.

@@ -9,12 +9,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+
+	"golang.org/x/sys/unix"
 )
 
 // bench is what all subjects are measured with.
 type bench struct {
 	options
 	dir    string
+	lock   *os.File
 	daemon string
 	cpus   []int
 }
@@ -25,6 +28,9 @@ func newBench(o options) (_ *bench, err error) {
 		return nil, fmt.Errorf("processors %d and %d of %d: guests and worker need one each", o.guestCPU, o.cpu, n)
 	}
 	b := &bench{options: o, daemon: o.daemon, cpus: []int{o.guestCPU, o.cpu}}
+	if b.lock, err = alone(); err != nil {
+		return nil, err
+	}
 	if b.dir, err = os.MkdirTemp("", "bench"); err != nil {
 		return nil, err
 	}
@@ -41,7 +47,23 @@ func newBench(o options) (_ *bench, err error) {
 	return b, nil
 }
 
-func (b *bench) close() error { return os.RemoveAll(b.dir) }
+func (b *bench) close() error { return errors.Join(os.RemoveAll(b.dir), b.lock.Close()) }
+
+// alone waits until nobody else on this machine measures: two at a time would measure each other.
+func alone() (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(os.TempDir(), "pvrdmad-bench.lock"), os.O_CREATE|os.O_RDWR, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
+		return f, nil
+	}
+	fmt.Fprintln(os.Stderr, "bench: another one is running, waiting for its end")
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+	}
+	return f, nil
+}
 
 // world is the daemon and the processes around it.
 type world struct {

@@ -4,6 +4,8 @@
 
 package guestmem
 
+import "unsafe"
+
 // canStream says whether stream has an instruction for what it does.
 const canStream = false
 
@@ -12,3 +14,8 @@ func stream(dst, src hostPtr, n uint64) { move(dst, src, n) }
 
 // streamFence has nothing to order.
 func streamFence() {}
+
+// prefetchRead and prefetchWrite are hints.
+func prefetchRead(unsafe.Pointer, uintptr) {}
+
+func prefetchWrite(unsafe.Pointer) {}

@@ -29,3 +29,23 @@ loop:
 TEXT ·streamFence(SB), NOSPLIT, $0-0
 	SFENCE
 	RET
+
+// func prefetchRead(p unsafe.Pointer, n uintptr)
+// It asks for the lines of n bytes, n not 0.
+TEXT ·prefetchRead(SB), NOSPLIT, $0-16
+	MOVQ p+0(FP), SI
+	MOVQ n+8(FP), BX
+	LEAQ -1(SI)(BX*1), BX
+	ANDQ $-64, SI
+line:
+	PREFETCHT0 (SI)
+	ADDQ $64, SI
+	CMPQ SI, BX
+	JLS line
+	RET
+
+// func prefetchWrite(p unsafe.Pointer)
+TEXT ·prefetchWrite(SB), NOSPLIT, $0-8
+	MOVQ p+0(FP), AX
+	BYTE $0x0f; BYTE $0x0d; BYTE $0x08 // PREFETCHW (AX), which Go's assembler does not know
+	RET

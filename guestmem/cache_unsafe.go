@@ -22,6 +22,16 @@ func streamBlocks(dst, src unsafe.Pointer, n uintptr)
 // streamFence orders the stores of streamBlocks before all that follow.
 func streamFence()
 
+// prefetchRead asks for the lines of n bytes, n not 0.
+//
+//go:noescape
+func prefetchRead(p unsafe.Pointer, n uintptr)
+
+// prefetchWrite asks for a line to write to.
+//
+//go:noescape
+func prefetchWrite(p unsafe.Pointer)
+
 const (
 	// streamAlign is how dst must be aligned, streamBlock the unit of n.
 	streamAlign = 32

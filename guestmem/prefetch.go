@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guestmem
+
+// Lines that a guest has written last, or looked at, are in its processor's cache. To get one takes as long as the rest of
+// a message, and an ordinary access waits for it. Who knows early what it will need asks here and goes on. An access
+// that is not allowed is not made, and one that would fault does not.
+
+// Prefetch asks for the lines of n bytes at off, as far as they are contiguous in this process, to be read soon.
+func (p *Pages) Prefetch(off, n uint64) {
+	if !p.readable(off, n) {
+		return
+	}
+	hint := -1
+	h, have := p.piece(off, &hint)
+	prefetchRead(h.p, uintptr(min(n, have)))
+}
+
+// PrefetchWrite asks for the line at off, to be written soon.
+func (p *Pages) PrefetchWrite(off uint64) {
+	if p.writable(off, 1) {
+		prefetchWrite(p.at(off).p)
+	}
+}
