@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -67,11 +68,17 @@ func (l *logBuffer) String() string {
 // startDaemon starts a daemon for a test and ends it with the test. Lines of extra go into both guests' tables.
 func startDaemon(t *testing.T, mode string, extra ...string) *daemon {
 	t.Helper()
+	return startDaemonWith(t, mode, func(string) string { return strings.Join(extra, "\n") })
+}
+
+// startDaemonWith is startDaemon with what goes into the table of each guest.
+func startDaemonWith(t *testing.T, mode string, extra func(guest string) string) *daemon {
+	t.Helper()
 	d := &daemon{t: t, dir: t.TempDir(), mode: mode, log: &logBuffer{}, done: make(chan error, 1)}
 	text := "spin = \"0s\"\n[log]\nlevel = \"debug\"\n[metrics]\nlisten = \"off\"\n"
 	for i, name := range []string{"a", "b"} {
 		text += fmt.Sprintf("[[guest]]\nname = %q\nsocket_path = %q\nmac = \"02:00:00:00:00:%02x\"\ndoorbells = %q\n%s\n",
-			name, d.socket(name), i+1, mode, strings.Join(extra, "\n"))
+			name, d.socket(name), i+1, mode, extra(name))
 	}
 	config := filepath.Join(d.dir, "pvrdmad.toml")
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
@@ -130,6 +137,22 @@ func (d *daemon) stop() {
 	}
 	if d.t.Failed() {
 		d.t.Logf("the daemon's log:\n%s", log)
+	}
+}
+
+// logSays waits until a line of the daemon's log has all of some texts.
+func (d *daemon) logSays(texts ...string) {
+	d.t.Helper()
+	for deadline := time.Now().Add(d.soon()); ; time.Sleep(5 * time.Millisecond) {
+		for line := range strings.Lines(d.log.String()) {
+			if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) }) {
+				return
+			}
+		}
+		if time.Now().After(deadline) {
+			d.t.Errorf("no line of the log has %q", texts)
+			return
+		}
 	}
 }
 

@@ -108,6 +108,7 @@ func (d *daemon) stormGuests() (a, b *testguest.Endpoint, s *storm) {
 	a, b = pa.Endpoint(shape), pb.Endpoint(shape)
 	testguest.Connect(a, b)
 	s = startStorm(b, a.Address())
+	d.t.Cleanup(s.join) // before the guests end whose memory it uses
 	reader, source := pa.Endpoint(shape), pb.Endpoint(shape)
 	testguest.Connect(reader, source)
 	for i := range 32 {

@@ -70,7 +70,7 @@ func Probe(l *layout.Layout, r *ram.RAM, f *vfio.Function, o Options) (*Device, 
 	}
 	d.events.init()
 	if err := d.probe(o); err != nil {
-		return nil, errors.Join(fmt.Errorf("probe: %w", err), d.irqs.close())
+		return nil, errors.Join(fmt.Errorf("probe: %w", err), d.stopListening(), d.irqs.close())
 	}
 	return d, nil
 }

@@ -223,6 +223,19 @@ func (r *RAM) Free(pages ...uint64) {
 	}
 }
 
+// Allocated returns the guest addresses of the pages that are allocated.
+func (r *RAM) Allocated() []uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var pages []uint64
+	for page, u := range r.used {
+		if u {
+			pages = append(pages, r.addr(page))
+		}
+	}
+	return pages
+}
+
 // InUse is the number of pages that are allocated.
 func (r *RAM) InUse() int {
 	r.mu.Lock()
