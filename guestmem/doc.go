@@ -14,15 +14,33 @@
 // # Windows
 //
 // A list whose pages are not adjacent costs a look-up for each run of pages, and a processor copies single pages of
-// memory that is not in its caches at a third of the speed of adjacent memory. [Space.PinContiguous] maps the runs of a
-// large list a second time, side by side, so that the list is one piece of this process. Such a window obeys all that a
-// list obeys: it is revoked, disabled, limited and released with it, and a fault in it names the guest, the region and
+// memory that is not in its caches at half of the speed of adjacent memory and less. [Space.PinContiguous] maps the runs
+// of a large list a second time, side by side, so that the list is one piece of this process. Such a window obeys all that
+// a list obeys: it is revoked, disabled, limited and released with it, and a fault in it names the guest, the region and
 // the offset in the file. Windows cost mappings, of which a process has few: beyond the budget ([Windows]) a list stays
 // a list of runs, and Stats counts it. Heap memory and files of huge pages have no windows.
 //
 // Two lists that contain the same page are two ranges of addresses if one has a window, and a window may show a page
 // twice: Copy between overlapping ranges of bytes is defined only within one list, and there only if it does not
 // contain a page twice.
+//
+// # Kinds of memory
+//
+// What a front-end may map, and what is seen of it here:
+//
+//   - Shared files (memfd, tmpfs, hugetlbfs, a local disk): what the guest sees, byte for byte.
+//   - Files of huge pages: the same. They need not be mapped from the start of a huge page on.
+//   - Read-only regions: a page list that is to be written cannot be pinned on them, and writes are refused.
+//   - Regions without a descriptor: known, so that nothing else can be mapped over them, and refused as memory without
+//     a file (start the VM with share=on).
+//   - Truncated files: what is gone is a fault of the guest that owns it, see below; the rest serves on.
+//   - Discarded pages (a balloon, MADV_REMOVE, a punched hole), registered or not: mapping and file offset stay, so
+//     guest and device go on seeing the same page, now of zeroes, and never the old one. No fault, no error: a driver
+//     that inflates its balloon over registered memory loses that memory's content, as its specification says. Access
+//     by the device gives the page memory again, which the balloon then has not saved.
+//   - Private mappings (share=off with a descriptor): the guest's writes go to pages that no descriptor reaches. This
+//     cannot be noticed here, where the file looks like any other; who starts the VM has to see to it.
+//   - Files on network and user-space file systems, whose pages may take forever: refused.
 //
 // # Faults
 //

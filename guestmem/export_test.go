@@ -14,3 +14,10 @@ func (d *Domain) Fill(files int, bytes uint64) {
 
 // MaxMapCount is vm.max_map_count.
 func MaxMapCount() int { return maxMapCount() }
+
+// Used says what all guests of the Domain take: files, mappings of windows, and address space in bytes.
+func (d *Domain) Used() (files, pieces int, bytes uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.files, d.pieces, d.bytes
+}

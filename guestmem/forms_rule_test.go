@@ -66,7 +66,7 @@ func inOneFormOnly(t *testing.T, sources map[string]any) (bad []string, checked 
 			continue
 		}
 		checked++
-		if !slices.Contains(mentions[fn], "inBothForms") {
+		if !slices.Contains(mentions[fn], "inBothForms") && !slices.Contains(mentions[fn], "bothForms") {
 			bad = append(bad, fn)
 		}
 	}

@@ -3,9 +3,10 @@
 package guestmem_test
 
 import (
-	"bytes"
 	"errors"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/pvrdmad/pvrdmad/guestmem"
 	"golang.org/x/sys/unix"
@@ -16,7 +17,42 @@ const (
 	modelPages = 24 // guest pages of the model
 	modelFiles = 3
 	filePages  = 12
+	// noisyFile is rewritten by another thread all the time. Its bytes are unknown, and so is what is copied from them.
+	noisyFile = 2
 )
+
+// player makes the choices of one game: rapid, or the bytes of a fuzzer.
+type player interface {
+	Helper()
+	Fatalf(format string, args ...any)
+	// choose returns a number from lo to hi.
+	choose(lo, hi int, what string) int
+}
+
+// rapidPlayer lets rapid choose.
+type rapidPlayer struct{ *rapid.T }
+
+func (p rapidPlayer) choose(lo, hi int, what string) int {
+	return rapid.IntRange(lo, hi).Draw(p.T, what)
+}
+
+// oneIn is true once in n times.
+func oneIn(p player, n int, what string) bool { return p.choose(0, n-1, what) == 0 }
+
+// cell is a byte of the model, or one of two that are not known.
+type cell uint16
+
+const (
+	unknown cell = 256 // now
+	noise   cell = 257 // ever: somebody rewrites it
+)
+
+// put has a cell hold what another held, or a byte.
+func (c *cell) put(v cell) {
+	if *c != noise {
+		*c = min(v, unknown)
+	}
+}
 
 // mpage is what the model knows of a guest page: nothing (file < 0 and not mapped), or a page of a file.
 type mpage struct {
@@ -34,12 +70,14 @@ type mlist struct {
 	dead bool
 }
 
-// model is the obvious implementation: an array of pages that point into byte arrays.
+// model is the obvious implementation: an array of pages that point into arrays of bytes.
 type model struct {
 	form    form
+	dom     *domain
 	s       *guestmem.Space
 	fds     [modelFiles]int
-	mem     [modelFiles][]byte // what the files must hold
+	mem     [modelFiles][]cell // what the files must hold
+	length  [modelFiles]int    // pages of each file that are there
 	pages   [modelPages]mpage
 	regions map[int][2]int // number -> first page, pages
 	next    int
@@ -48,9 +86,17 @@ type model struct {
 }
 
 func newModel(t testing.TB, f form, files [modelFiles]int) *model {
-	m := &model{form: f, s: f.domain().NewSpace("vm"), fds: files, regions: map[int][2]int{}}
+	m := &model{form: f, dom: f.domain(), fds: files, regions: map[int][2]int{}}
+	m.s = m.dom.NewSpace("vm")
 	for i, fd := range files {
-		m.mem[i] = make([]byte, filePages*page)
+		m.mem[i] = make([]cell, filePages*page)
+		m.length[i] = filePages
+		if i == noisyFile {
+			for j := range m.mem[i] {
+				m.mem[i][j] = noise
+			}
+			continue
+		}
 		if err := unix.Ftruncate(fd, 0); err != nil { // begin with zeroes
 			t.Fatal(err)
 		}
@@ -61,6 +107,31 @@ func newModel(t testing.TB, f form, files [modelFiles]int) *model {
 	return m
 }
 
+// makeFiles makes the files of a model, and a thread that rewrites the noisy one until the test ends.
+func makeFiles(t testing.TB) (files [modelFiles]int) {
+	for i := range files {
+		files[i] = memfd(t, filePages*page)
+	}
+	ram := mapped(t, files[noisyFile], filePages*page)
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+				ram[i*97%len(ram)]++
+			}
+			if i%64 == 0 {
+				time.Sleep(20 * time.Microsecond)
+			}
+		}
+	}()
+	t.Cleanup(func() { close(stop); <-done }) // before the file is unmapped
+	return files
+}
+
 // span is a range of bytes, by list or by address.
 type span struct {
 	mem  guestmem.Memory
@@ -68,12 +139,24 @@ type span struct {
 	off  uint64
 }
 
-// where returns the place of every byte of a range, or false if the access must fail.
-func (m *model) where(a span, n uint64, need guestmem.Prot) ([]*byte, bool) {
+// outcome is what the model says of an access.
+type outcome int
+
+const (
+	refused outcome = iota // EFAULT, and nothing has changed
+	faults                 // *FaultError: part of the memory is not there any more
+	works
+)
+
+// where returns the place of every byte of a range that may be accessed.
+func (m *model) where(a span, n uint64, need guestmem.Prot) ([]*cell, outcome) {
 	if m.off || (a.list != nil && (a.list.dead || need&guestmem.ProtWrite&^a.list.prot != 0)) {
-		return nil, false
+		return nil, refused
 	}
-	var places []*byte
+	if a.list != nil && a.off > uint64(len(a.list.at))*page {
+		return nil, refused
+	}
+	places, out := []*cell{}, works
 	for i := a.off; i < a.off+n; i++ {
 		var pg mpage
 		switch {
@@ -85,47 +168,67 @@ func (m *model) where(a span, n uint64, need guestmem.Prot) ([]*byte, bool) {
 		}
 		// A list may be read whatever it was pinned for.
 		if !pg.mapped || pg.file < 0 || (need&^pg.prot != 0 && (a.list == nil || need == guestmem.ProtWrite)) {
-			return nil, false
+			return nil, refused
+		}
+		if pg.page >= m.length[pg.file] {
+			out = faults
 		}
 		places = append(places, &m.mem[pg.file][uint64(pg.page)*page+i%page])
 	}
-	if a.list != nil && a.off > uint64(len(a.list.at))*page {
-		return nil, false
-	}
-	return places, true
+	return places, out
 }
 
-func (m *model) span(t *rapid.T, name string) (span, uint64) {
-	n := rapid.Uint64Range(0, 3*page+7).Draw(t, name+" bytes")
-	if len(m.lists) == 0 || rapid.IntRange(0, 3).Draw(t, name+" by address") == 0 {
-		return span{mem: m.s, off: rapid.Uint64Range(0, (modelPages+1)*page).Draw(t, name+" address")}, n
+// forgetPlaces notes that a copy which faulted may have written any of its bytes, but those that are not there.
+func forgetPlaces(places []*cell) {
+	for _, c := range places {
+		c.put(unknown)
+	}
+}
+
+// lost says whether a list has a page that is not there.
+func (m *model) lost(l *mlist) bool {
+	return slices.ContainsFunc(l.at, func(pg mpage) bool { return pg.page >= m.length[pg.file] })
+}
+
+func (m *model) span(t player, name string) (span, uint64) {
+	n := uint64(t.choose(0, 3*page+7, name+" bytes"))
+	if len(m.lists) == 0 || oneIn(t, 4, name+" by address") {
+		return span{mem: m.s, off: uint64(t.choose(0, (modelPages+1)*page, name+" address"))}, n
 	}
 	l := m.list(t, name)
-	off := rapid.Uint64Range(0, l.p.Len()+8).Draw(t, name+" offset")
-	if rapid.IntRange(0, 3).Draw(t, name+" must fit") > 0 && off <= l.p.Len() {
+	off := uint64(t.choose(0, int(l.p.Len()+8), name+" offset"))
+	if !oneIn(t, 4, name+" may go beyond") && off <= l.p.Len() {
 		n = min(n, l.p.Len()-off)
 	}
 	return span{mem: l.p, list: l, off: off}, n
 }
 
-// list draws a pinned list by its number, which reads better than its pointers.
-func (m *model) list(t *rapid.T, name string) *mlist {
-	return m.lists[rapid.IntRange(0, len(m.lists)-1).Draw(t, name+" list")]
+// list chooses a pinned list by its number, which reads better than its pointers.
+func (m *model) list(t player, name string) *mlist {
+	return m.lists[t.choose(0, len(m.lists)-1, name+" list")]
 }
 
-// verdict compares success with what the model expects. A refused access is EFAULT.
-func verdict(t *rapid.T, what string, err error, want bool) {
+// verdict compares the error of an access with what the model expects.
+func verdict(t player, what string, err error, want outcome) {
 	t.Helper()
-	if (err == nil) != want || (err != nil && !errors.Is(err, unix.EFAULT)) {
-		t.Fatalf("%s: error is %v, the model expects success: %v", what, err, want)
+	var fault *guestmem.FaultError
+	ok := err == nil
+	switch want {
+	case refused:
+		ok = errors.Is(err, unix.EFAULT) && !errors.As(err, &fault)
+	case faults:
+		ok = errors.As(err, &fault) && fault.Owner == "vm"
+	}
+	if !ok {
+		t.Fatalf("%s: error is %v, the model expects outcome %d", what, err, want)
 	}
 }
 
 // start maps most of the memory, so that there is something to work with.
-func (m *model) start(t *rapid.T) {
+func (m *model) start(t player) {
 	for i, r := range [][3]int{{0, 10, 0}, {10, 2, 3}, {13, 6, 5}} { // first page, pages, first page of the file
 		if err := m.s.Map(uint64(r[0])*page, uint64(r[1])*page, m.fds[i], uint64(r[2])*page, rw); err != nil {
-			t.Fatal(err)
+			t.Fatalf("start: %v", err)
 		}
 		m.enter(r[0], r[1], mpage{mapped: true, file: i, page: r[2], prot: rw})
 	}
@@ -142,198 +245,18 @@ func (m *model) enter(first, n int, p mpage) {
 	}
 }
 
-func (m *model) mapRegion(t *rapid.T) {
-	first := rapid.IntRange(0, modelPages-1).Draw(t, "first")
-	n := rapid.IntRange(1, modelPages-first).Draw(t, "pages")
-	file := rapid.IntRange(-1, modelFiles-1).Draw(t, "file")
-	start := rapid.IntRange(0, filePages).Draw(t, "start")
-	prot := rapid.SampledFrom([]guestmem.Prot{rw, rw, guestmem.ProtRead, guestmem.ProtWrite}).Draw(t, "prot")
-	fd, want := -1, error(nil)
-	if file >= 0 {
-		fd = m.fds[file]
-		if start+n > filePages {
-			want = unix.EINVAL
-		}
-	}
-	for i := first; i < first+n; i++ {
-		if m.pages[i].mapped {
-			want = unix.EEXIST
-		}
-	}
-	err := m.s.Map(uint64(first)*page, uint64(n)*page, fd, uint64(start)*page, prot)
-	if !errors.Is(err, want) {
-		t.Fatalf("map: %v, want %v", err, want)
-	}
-	if want != nil {
-		return
-	}
-	m.enter(first, n, mpage{mapped: true, file: file, page: start, prot: prot})
-}
-
-func (m *model) unmap(t *rapid.T) {
-	if len(m.regions) == 0 {
-		t.Skip("nothing mapped")
-	}
-	var ids []int
-	for id := 1; id <= m.next; id++ {
-		if _, ok := m.regions[id]; ok {
-			ids = append(ids, id)
-		}
-	}
-	id := rapid.SampledFrom(ids).Draw(t, "region")
-	r := m.regions[id]
-	if err := m.s.Unmap(uint64(r[0])*page, uint64(r[1])*page); err != nil {
-		t.Fatalf("unmap: %v", err)
-	}
-	delete(m.regions, id)
-	for i := range r[1] {
-		m.pages[r[0]+i] = mpage{}
-	}
-	for _, l := range m.lists {
-		for _, pg := range l.at {
-			l.dead = l.dead || pg.region == id
-		}
-		if l.p.Revoked() != l.dead {
-			t.Fatalf("list is revoked: %v, want %v", l.p.Revoked(), l.dead)
-		}
-	}
-}
-
-// pageList draws stretches of adjacent pages. Mostly they can be pinned, or hardly any list would come about.
-func (m *model) pageList(t *rapid.T) []int {
-	anything := rapid.IntRange(0, 5).Draw(t, "any page") == 0
-	good := func(i int) bool {
-		return i < modelPages && m.pages[i].mapped && m.pages[i].file >= 0 && m.pages[i].prot == rw
-	}
-	var list []int
-	for range rapid.IntRange(1, 4).Draw(t, "stretches") {
-		i := rapid.IntRange(0, modelPages).Draw(t, "first")
-		for range rapid.IntRange(1, 4).Draw(t, "length") {
-			if good(i) || anything {
-				list = append(list, i)
-			}
-			i++
-		}
-	}
-	if len(list) == 0 {
-		return []int{0}
-	}
-	return list
-}
-
-func (m *model) pin(t *rapid.T) {
-	list := m.pageList(t)
-	prot := rapid.SampledFrom([]guestmem.Prot{rw, rw, guestmem.ProtRead}).Draw(t, "prot")
-	l, addrs, want := &mlist{prot: prot}, []uint64{}, true
-	for _, i := range list {
-		addrs = append(addrs, uint64(i)*page)
-		if i >= modelPages || !m.pages[i].mapped || m.pages[i].file < 0 || prot&^m.pages[i].prot != 0 {
-			want = false
-			continue
-		}
-		l.at = append(l.at, m.pages[i])
-	}
-	p, err := m.s.PinContiguous(addrs, prot)
-	verdict(t, "pin", err, want)
-	if err == nil {
-		if p.Window() != (m.form == windowed && p.Runs() > 1) {
-			t.Fatalf("list of %d runs: window %v, %v", p.Runs(), p.Window(), p.Scattered())
-		}
-		l.p = p
-		m.lists = append(m.lists, l)
-	}
-}
-
-func (m *model) copy(t *rapid.T) {
-	dst, n := m.span(t, "dst")
-	src, k := m.span(t, "src")
-	n = min(n, k)
-	to, ok1 := m.where(dst, n, guestmem.ProtWrite)
-	from, ok2 := m.where(src, n, guestmem.ProtRead)
-	if ok1 && ok2 {
-		used := map[*byte]bool{}
-		for _, b := range to {
-			used[b] = true
-		}
-		for _, b := range from {
-			if used[b] {
-				t.Skip("ranges overlap")
-			}
-		}
-		if len(used) != len(to) {
-			t.Skip("destination overlaps itself")
-		}
-	}
-	copyBytes := guestmem.Copy
-	if rapid.Bool().Draw(t, "long") {
-		copyBytes = guestmem.CopyLong
-	}
-	err := copyBytes(dst.mem, dst.off, src.mem, src.off, n)
-	verdict(t, "copy", err, ok1 && ok2)
-	var side *guestmem.CopyError
-	if err != nil && (!errors.As(err, &side) || (side.Dst && ok1) || (!side.Dst && ok2)) {
-		t.Fatalf("copy blames the wrong side: %v", err)
-	}
-	if err == nil {
-		for i := range to {
-			*to[i] = *from[i]
-		}
-	}
-}
-
-func (m *model) write(t *rapid.T) {
-	dst, n := m.span(t, "dst")
-	b := bytes.Repeat([]byte{rapid.Byte().Draw(t, "byte")}, int(n))
-	to, ok := m.where(dst, n, guestmem.ProtWrite)
-	verdict(t, "write", guestmem.CopyIn(dst.mem, dst.off, b), ok)
-	for i := range to {
-		*to[i] = b[i]
-	}
-}
-
-func (m *model) read(t *rapid.T) {
-	src, n := m.span(t, "src")
-	from, ok := m.where(src, n, guestmem.ProtRead)
-	b := make([]byte, n)
-	verdict(t, "read", guestmem.CopyOut(b, src.mem, src.off), ok)
-	for i := range from {
-		if b[i] != *from[i] {
-			t.Fatalf("byte %d is %#x, want %#x", i, b[i], *from[i])
-		}
-	}
-}
-
-func (m *model) word(t *rapid.T) {
-	if len(m.lists) == 0 {
-		t.Skip("nothing pinned")
-	}
-	l := m.list(t, "word")
-	off := rapid.Uint64Range(0, l.p.Len()/4).Draw(t, "word") * 4
-	v := rapid.Uint32().Draw(t, "value")
-	to, ok := m.where(span{list: l, off: off}, 4, guestmem.ProtWrite)
-	verdict(t, "store", l.p.Store32(off, v), ok)
-	for i := range to {
-		*to[i] = byte(v >> (8 * i)) // tests run on little-endian machines
-	}
-	from, ok := m.where(span{list: l, off: off}, 4, guestmem.ProtRead)
-	got, err := l.p.Load32(off)
-	verdict(t, "load", err, ok)
-	for i := range from {
-		if *from[i] != byte(got>>(8*i)) {
-			t.Fatalf("word is %#x", got)
-		}
-	}
-}
-
 // check compares every file with the model.
-func (m *model) check(t *rapid.T) {
+func (m *model) check(t player) {
 	got := make([]byte, filePages*page)
 	for i, fd := range m.fds {
-		if _, err := unix.Pread(fd, got, 0); err != nil {
-			t.Fatal(err)
+		n, err := unix.Pread(fd, got, 0)
+		if err != nil || n != m.length[i]*page {
+			t.Fatalf("file %d: read %d bytes, %v", i, n, err)
 		}
-		if !bytes.Equal(got, m.mem[i]) {
-			t.Fatalf("file %d differs from the model", i)
+		for j, c := range m.mem[i][:n] {
+			if c < unknown && cell(got[j]) != c {
+				t.Fatalf("file %d differs from the model at %#x: %#x, want %#x", i, j, got[j], c)
+			}
 		}
 	}
 	pinned := 0
@@ -345,44 +268,22 @@ func (m *model) check(t *rapid.T) {
 	}
 }
 
-func TestASpaceAgreesWithAnArrayOfBytes(t *testing.T) {
-	inBothForms(t, checkModel)
+// free gives everything back.
+func (m *model) free() {
+	_ = m.s.Close()
+	for _, l := range m.lists {
+		l.p.Release()
+	}
+	_ = m.s.Close() // unmaps what was released since
 }
 
-func checkModel(t *testing.T, f form) {
-	var files [modelFiles]int
-	for i := range files {
-		files[i] = memfd(t, filePages*page)
+// end gives everything back and checks that nothing is left.
+func (m *model) end(t player) {
+	m.free()
+	if st := m.s.Stats(); st != (guestmem.Stats{}) {
+		t.Fatalf("left over: %+v", st)
 	}
-	rapid.Check(t, func(rt *rapid.T) {
-		m := newModel(t, f, files)
-		defer m.s.Close()
-		m.start(rt)
-		rt.Repeat(map[string]func(*rapid.T){
-			"":      m.check,
-			"map":   m.mapRegion,
-			"unmap": m.unmap,
-			"pin":   m.pin,
-			"pin2":  m.pin,
-			"copy":  m.copy,
-			"copy2": m.copy,
-			"copy3": m.copy,
-			"write": m.write,
-			"read":  m.read,
-			"word":  m.word,
-			"switch": func(t *rapid.T) {
-				if m.off = !m.off && rapid.IntRange(0, 3).Draw(t, "off") == 0; m.off == m.s.Enabled() {
-					m.s.SetEnabled(!m.off)
-				}
-			},
-			"release": func(t *rapid.T) {
-				if len(m.lists) == 0 {
-					t.Skip("nothing pinned")
-				}
-				i := rapid.IntRange(0, len(m.lists)-1).Draw(t, "list")
-				m.lists[i].p.Release()
-				m.lists = append(m.lists[:i], m.lists[i+1:]...)
-			},
-		})
-	})
+	if files, pieces, bytes := m.dom.Used(); files != 0 || pieces != 0 || bytes != 0 {
+		t.Fatalf("left over: %d files, %d mappings of windows, %#x bytes", files, pieces, bytes)
+	}
 }

@@ -16,11 +16,11 @@ func TestTheUsesOfRegionsByPageListsAreLimited(t *testing.T) {
 		s := f.domain().NewSpace("vm1")
 		defer s.Close()
 		const regions = 4096
-		b := make([]byte, regions*page)
+		fd := memfd(t, regions*page)
 		addrs := make([]uint64, regions)
 		for i := range addrs {
 			addrs[i] = 2 * uint64(i) * page // a hole between two
-			if err := s.MapBytes(addrs[i], b[i*page:(i+1)*page], rw); err != nil {
+			if err := s.Map(addrs[i], page, fd, uint64(regions-1-i)*page, rw); err != nil {
 				t.Fatal(err)
 			}
 		}

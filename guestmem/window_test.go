@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -286,5 +287,84 @@ func TestAWindowIsNotInCoreDumps(t *testing.T) {
 	}
 	if found != 1+8 {
 		t.Fatalf("%d mappings of the file are not dumped, want the whole file and 8 pieces", found)
+	}
+}
+
+// faultsOfThread is the number of page faults that the calling thread has taken.
+func faultsOfThread(t *testing.T) int64 {
+	t.Helper()
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_THREAD, &u); err != nil {
+		t.Fatal(err)
+	}
+	return u.Minflt + u.Majflt
+}
+
+func TestThePageFaultsOfAWindowAreTakenWhenItIsMade(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	const n = 1024
+	g := newGuest(t, windowed.domain(), "vm1", 2*n*page)
+	p := g.pin(t, everyOther(0, n))
+	b := make([]byte, n*page)
+	// The test's own buffer, and the race detector's notes on it, take theirs here.
+	if err := errors.Join(g.Read(0, b), g.Write(0, b)); err != nil {
+		t.Fatal(err)
+	}
+	before := faultsOfThread(t)
+	if err := guestmem.CopyOut(b, p, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := guestmem.CopyIn(p, 0, b); err != nil {
+		t.Fatal(err)
+	}
+	if faults := faultsOfThread(t) - before; faults > n/8 {
+		t.Fatalf("the data path took %d page faults in a window of %d pages", faults, n)
+	}
+}
+
+func TestAWindowOnMemoryThatIsGoneAlreadyFaultsOnAccessOnly(t *testing.T) {
+	g := newGuest(t, windowed.domain(), "bad", 64*page)
+	if err := unix.Ftruncate(g.fd, 8*page); err != nil {
+		t.Fatal(err)
+	}
+	p := g.pin(t, []uint64{40 * page, 2 * page, 33 * page})
+	if err := guestmem.CopyIn(p, page, []byte("there")); err != nil {
+		t.Fatal(err)
+	}
+	checkFault(t, g, guestmem.CopyIn(p, 2*page, []byte("gone")), 33*page)
+	checkFault(t, g, guestmem.CopyOut(make([]byte, 8), p, 8), 40*page)
+}
+
+func TestAWindowThatSpansFilesAndRegionsNamesTheRightOneInAFault(t *testing.T) {
+	s := windowed.domain().NewSpace("vm1")
+	defer s.Close()
+	one, two := memfd(t, 4*page), memfd(t, 4*page)
+	for _, r := range []struct {
+		addr uint64
+		fd   int
+	}{{0, one}, {1 << 30, two}, {2 << 30, one}} {
+		if err := s.Map(r.addr, 4*page, r.fd, 0, rw); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p, err := s.PinContiguous([]uint64{3 * page, 1<<30 + 2*page, 2<<30 + page}, rw)
+	if err != nil || !p.Window() {
+		t.Fatal(err, p.Scattered())
+	}
+	defer p.Release()
+	if err := unix.Ftruncate(two, 2*page); err != nil {
+		t.Fatal(err)
+	}
+	var fault *guestmem.FaultError
+	if err := guestmem.CopyIn(p, page+16, []byte("x")); !errors.As(err, &fault) || fault.Addr != 1<<30+2*page+16 ||
+		fault.Offset != 2*page+16 || !strings.Contains(fault.Region, "region 0x40000000+0x4000") ||
+		!strings.Contains(fault.Region, inode(t, two)) {
+		t.Fatalf("error is %v", err)
+	}
+	for _, off := range []uint64{0, 2 * page} {
+		if err := guestmem.CopyIn(p, off, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
