@@ -60,11 +60,12 @@ func (c *Context) CreateCQ(n uint32) (*CQ, error) {
 	if q.N != n {
 		return nil, fmt.Errorf("create a completion queue of %d entries: the device says %d: %w", n, q.N, unix.EPROTO)
 	}
-	c.Dev.SetCQHandler(q.Handle, q.notify)
+	c.Dev.SetCQHandler(q.Handle, q.Notify)
 	return q, nil
 }
 
-func (q *CQ) notify() {
+// Notify is what the driver calls for an event of the queue: the program gets one more.
+func (q *CQ) Notify() {
 	select {
 	case q.events <- struct{}{}:
 	default: // the program has more events than it can ever read
