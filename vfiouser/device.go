@@ -49,7 +49,7 @@ type Device interface {
 	// its fields ends the session.
 	Regions() []Region
 	// IRQs returns the number of vectors for each IRQIndex, each at most MaxVectors. It is called once, after
-	// Open.
+	// Open. QEMU warns its user of a device whose IRQErr has no vector.
 	IRQs() [NumIRQs]uint32
 
 	// ReadRegion fills p with the bytes of a region from offset off. The server has checked that the region

@@ -18,22 +18,22 @@ import (
 // counter is a PCI device with one register, in BAR0: writing adds to it, and raises MSI-X vector 0.
 type counter struct {
 	session *vfiouser.Session
-	config  [256]byte
+	config  *vfiouser.ConfigSpace
 	value   uint32
 }
 
-func openCounter(s *vfiouser.Session) (vfiouser.Device, error) {
+func openCounter(s *vfiouser.Session) (_ vfiouser.Device, err error) {
 	c := &counter{session: s}
-	binary.LittleEndian.PutUint32(c.config[0:], 0x10_01_1b36) // device and vendor
-	c.config[8], c.config[11] = 1, 0xff                       // revision; a class of its own
-	return c, nil
+	id := vfiouser.Identity{VendorID: 0x1b36, DeviceID: 0x1001, Class: 0xff0000} // a class of its own
+	c.config, err = vfiouser.NewConfigSpace(id, c.Regions(), vfiouser.MSIX{Vectors: 1, TableOffset: 0x800, PBAOffset: 0xc00})
+	return c, err
 }
 
 func (c *counter) Regions() []vfiouser.Region {
 	const rw = vfiouser.RegionRead | vfiouser.RegionWrite
 	return []vfiouser.Region{
 		vfiouser.RegionBAR0:   {Size: 4096, Flags: rw},
-		vfiouser.RegionConfig: {Size: uint64(len(c.config)), Flags: rw},
+		vfiouser.RegionConfig: {Size: vfiouser.ConfigSpaceSize, Flags: rw},
 	}
 }
 
@@ -44,7 +44,7 @@ func (c *counter) IRQs() [vfiouser.NumIRQs]uint32 {
 func (c *counter) ReadRegion(index vfiouser.RegionIndex, off uint64, p []byte) error {
 	switch {
 	case index == vfiouser.RegionConfig:
-		copy(p, c.config[off:])
+		c.config.Read(off, p)
 	case off == 0 && len(p) == 4:
 		binary.LittleEndian.PutUint32(p, c.value)
 	}
@@ -52,7 +52,10 @@ func (c *counter) ReadRegion(index vfiouser.RegionIndex, off uint64, p []byte) e
 }
 
 func (c *counter) WriteRegion(index vfiouser.RegionIndex, off uint64, p []byte) error {
-	if index == vfiouser.RegionBAR0 && off == 0 && len(p) == 4 {
+	switch {
+	case index == vfiouser.RegionConfig:
+		c.config.Write(off, p)
+	case off == 0 && len(p) == 4:
 		c.value += binary.LittleEndian.Uint32(p)
 	}
 	return nil

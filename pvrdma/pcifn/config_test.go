@@ -11,6 +11,15 @@ import (
 	"github.com/pvrdmad/pvrdmad/vfiouser"
 )
 
+// The command register and its bits, linux/pci_regs.h.
+const (
+	pciCommand       = 0x04
+	pciCommandMemory = 0x2
+	pciCommandMaster = 0x4
+
+	pciBaseAddress0 = 0x10
+)
+
 func (d *driver) cfg32(off uint64) uint32 {
 	return binary.LittleEndian.Uint32(d.load(vfiouser.RegionConfig, off, 4))
 }

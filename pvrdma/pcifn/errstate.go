@@ -85,14 +85,14 @@ func (s *session) notEnabled() {
 
 // wroteConfig follows a write to configuration space.
 func (s *session) wroteConfig() {
-	if s.config.enabled() && !s.enabled {
+	if s.config.Memory() && !s.enabled {
 		s.enabled = true
 		s.watch.Stop()
 		if s.state == pvrdma.ErrorNotEnabled {
 			s.enter(pvrdma.NoError, nil)
 		}
 	}
-	s.setMaster(s.config.master())
+	s.setMaster(s.config.BusMaster())
 }
 
 // setMaster follows the bus master bit: without it the function may not touch memory.

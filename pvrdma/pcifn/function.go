@@ -39,8 +39,10 @@ type Config struct {
 
 // Function is a guest's place for a device. It outlives the guest's connections: Open makes a fresh device for each.
 type Function struct {
-	cfg    Config
-	device atomic.Pointer[pvrdma.Device]
+	cfg Config
+	// powerOn is the configuration space as it is at first.
+	powerOn vfiouser.ConfigSpace
+	device  atomic.Pointer[pvrdma.Device]
 	// past counts for devices of connections that are over. Guarded by mu.
 	mu   sync.Mutex
 	past pvrdma.Counters
@@ -51,7 +53,11 @@ func New(cfg Config) (*Function, error) {
 	if cfg.Worker == nil || cfg.Domain == nil {
 		return nil, fmt.Errorf("make pci function of %s without worker or domain: %w", cfg.Device.Name, unix.EINVAL)
 	}
-	return &Function{cfg: cfg}, nil
+	config, err := newConfigSpace(cfg.Device.MaxUAR)
+	if err != nil {
+		return nil, fmt.Errorf("make pci function of %s: %w", cfg.Device.Name, err)
+	}
+	return &Function{cfg: cfg, powerOn: *config}, nil
 }
 
 // Counters returns the guest's data path counters over all its connections. Any goroutine.
@@ -83,7 +89,7 @@ func (f *Function) open(interrupt func(abi.IntrVector)) (*session, error) {
 	s.mem.SetBarrier(func() { f.cfg.Worker.Do(func() {}) })
 	// DMA is off until the driver makes the function a bus master.
 	s.mem.SetEnabled(false)
-	s.config = newConfigSpace(barSizes(f.cfg.Device.MaxUAR))
+	s.config = f.powerOn
 	if f.cfg.Doorbells == Poll {
 		pages, err := guestmem.NewSharedPages("pvrdma-uar-"+f.cfg.Device.Name, int(f.cfg.Device.MaxUAR))
 		if err != nil {
@@ -119,7 +125,7 @@ type session struct {
 	failures  sync.WaitGroup
 
 	mu     sync.Mutex
-	config configSpace // guarded by mu, like all below
+	config vfiouser.ConfigSpace // guarded by mu, like all below
 	regs   registers
 	dsr    loadedDSR
 	shared sharedMemory
@@ -176,7 +182,7 @@ func (s *session) Reset() error {
 	defer s.mu.Unlock()
 	s.toIdle(pvrdma.ResetByVMM, nil)
 	s.regs.power(s.cfg.Device.MAC)
-	s.config = newConfigSpace(barSizes(s.cfg.Device.MaxUAR))
+	s.config = s.fn.powerOn
 	s.mem.SetEnabled(false)
 	s.enter(pvrdma.NoError, nil)
 	s.probed = false

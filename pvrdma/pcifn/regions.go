@@ -51,7 +51,7 @@ func (s *session) ReadRegion(index vfiouser.RegionIndex, off uint64, p []byte) e
 	s.dev.Rung()
 	switch index {
 	case vfiouser.RegionConfig:
-		s.config.read(off, p)
+		s.config.Read(off, p)
 	case vfiouser.RegionBAR1:
 		s.readRegister(off, p)
 	case vfiouser.RegionBAR0:
@@ -84,7 +84,7 @@ func (s *session) WriteRegion(index vfiouser.RegionIndex, off uint64, p []byte) 
 	s.dev.Rung()
 	switch index {
 	case vfiouser.RegionConfig:
-		s.config.write(off, p)
+		s.config.Write(off, p)
 		s.wroteConfig()
 	case vfiouser.RegionBAR1:
 		if len(p) != regSize || off%regSize != 0 {

@@ -27,13 +27,18 @@ func TestAFunctionNeedsAWorkerAndADomain(t *testing.T) {
 	if !errors.Is(err, unix.EINVAL) {
 		t.Errorf("without a domain: %v", err)
 	}
+	cfg := attach(t, Poll).fn.cfg
+	cfg.Device.MaxUAR = 3 // no BAR has that size
+	if _, err := New(cfg); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("with three doorbell pages: %v", err)
+	}
 }
 
 func TestAFunctionThatCannotBeOpenedLeavesNothing(t *testing.T) {
 	d := attach(t, Poll)
 	for _, mode := range []DoorbellMode{Poll, Trap} {
 		cfg := d.fn.cfg
-		cfg.Device.MaxUAR = 3
+		cfg.Device.MaxUAR = 1 // a size that a BAR may have, and no device
 		cfg.Doorbells = mode
 		f, err := New(cfg)
 		if err != nil {

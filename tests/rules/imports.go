@@ -35,6 +35,7 @@ var rules = []rule{
 	{pkg: "pvrdma", may: []string{"pvrdma/abi", "hostverbs", "guestmem", "ringbuf", "internal/timerwheel"}},
 	{pkg: "vfiouser"},
 	{pkg: "vfiouser/internal/...", may: []string{"vfiouser"}},
+	{pkg: "vfiouser/examples/...", may: []string{"vfiouser", "guestmem"}},
 	{pkg: "pvrdma/pcifn", may: []string{"pvrdma", "pvrdma/abi", "guestmem", "ringbuf", "vfiouser"}},
 	// The guest in Go shares no code with the device, so that one misreading of the ABI cannot pass on both sides.
 	{pkg: "internal/testguest/...", may: []string{"internal/testguest/..."}},

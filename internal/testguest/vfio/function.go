@@ -91,7 +91,8 @@ func (f *Function) realize(dma []DMAMap) error {
 			return err
 		}
 	}
-	if _, err := f.IRQCount(irqErr); err != nil {
+	reporters, err := f.IRQCount(irqErr)
+	if err != nil {
 		return err
 	}
 	if f.vectors, err = f.IRQCount(irqMSIX); err != nil {
@@ -100,7 +101,7 @@ func (f *Function) realize(dma []DMAMap) error {
 	if err := f.findMSIX(); err != nil {
 		return err
 	}
-	return f.start()
+	return f.start(reporters == 1)
 }
 
 // region learns of a region and maps what may be mapped.
@@ -158,14 +159,16 @@ func (f *Function) findMSIX() error {
 	return fmt.Errorf("the function has no MSI-X: %w", unix.ENODEV)
 }
 
-// start asks for errors, resets the function, and does what firmware and guest kernel do: places the BARs and lets
+// start asks for errors, if the function reports any, resets the function, and does what firmware and guest kernel do: places the BARs and lets
 // the function reach memory.
-func (f *Function) start() (err error) {
-	if f.errFD, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
-		return fmt.Errorf("create an eventfd: %w", err)
-	}
-	if err := f.SetIRQs(IRQDataEventFD|IRQActionTrigger, irqErr, 0, 1, f.errFD); err != nil {
-		return err
+func (f *Function) start(reportsErrors bool) (err error) {
+	if reportsErrors {
+		if f.errFD, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+			return fmt.Errorf("create an eventfd: %w", err)
+		}
+		if err := f.SetIRQs(IRQDataEventFD|IRQActionTrigger, irqErr, 0, 1, f.errFD); err != nil {
+			return err
+		}
 	}
 	if err := f.Reset(); err != nil {
 		return err
