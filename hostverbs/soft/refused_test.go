@@ -87,6 +87,15 @@ func goodAttr(from, to hostverbs.QPState) hostverbs.QPAttr {
 	}
 }
 
+// otherAttr are acceptable, too, but each has another value: what a refused command took over is seen.
+func otherAttr(from, to hostverbs.QPState) hostverbs.QPAttr {
+	return hostverbs.QPAttr{
+		QPState: to, CurQPState: from, PathMTU: hostverbs.MTU512, QKey: 4, RQPSN: 5, SQPSN: 6, DestQPNum: 78, QPAccessFlags: 4,
+		AHAttr: hostverbs.AHAttr{DGID: hostverbs.GID{15: 8}, GRH: true, PortNum: 1, SL: 3}, PortNum: 1, MaxRdAtomic: 2,
+		MaxDestRdAtomic: 2, MinRNRTimer: 13, Timeout: 15, RetryCnt: 6, RNRRetry: 6,
+	}
+}
+
 // walk moves the queue pair through states.
 func (p *patient) walk(states ...hostverbs.QPState) {
 	p.t.Helper()
@@ -113,7 +122,7 @@ func (p *patient) send(op hostverbs.WROpcode) {
 func attempts(typ hostverbs.QPType, from hostverbs.QPState, fn func(attr hostverbs.QPAttr, mask hostverbs.AttrMask)) {
 	for to := hostverbs.StateReset; to <= hostverbs.StateErr+1; to++ {
 		required, optional, _ := hostverbs.Transition(typ, from, to)
-		good := goodAttr(from, to)
+		good := otherAttr(from, to)
 		for _, mask := range []hostverbs.AttrMask{required | hostverbs.QPStateMask, required | optional | hostverbs.QPStateMask} {
 			fn(good, mask)
 			for bit := range 32 {
