@@ -67,6 +67,11 @@ func (d *Device) newQueuePair(r *abi.CmdCreateQPReq) (*queuePair, error) {
 	if recv == nil || recv.ctx != pd.ctx {
 		return nil, noSuch("completion queue of the context", r.RecvCQHandle)
 	}
+	for _, c := range []*completionQueue{send, recv} {
+		if c.pages.Revoked() { // its completions would go nowhere
+			return nil, fmt.Errorf("completion queue %d: %w", c.handle, guestmem.ErrRevoked)
+		}
+	}
 	switch {
 	case r.QPType == abi.QPTypeRC:
 	case r.QPType == abi.QPTypeGSI && pd.ctx == d.kernel:

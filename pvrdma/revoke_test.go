@@ -184,6 +184,19 @@ func TestAQueuePairWithoutMemoryDoesNotLeaveReset(t *testing.T) {
 	g.must(q.destroyReq(), nil)
 }
 
+func TestNoQueuePairIsMadeForACompletionQueueWithoutMemory(t *testing.T) {
+	g := newRig(t).newGuest()
+	ctx, pd := g.user(userPage)
+	good := g.createCQ(ctx, 8)
+	var bad *guestCQ
+	g.inUpperHalf(func() { bad = g.createCQ(ctx, 8) })
+	g.unplug()
+	g.dev.EndRevoked()
+	g.refused(g.qpReq(pd, good, bad), unix.EFAULT)
+	g.refused(g.qpReq(pd, bad, good), unix.EFAULT)
+	g.createQP(pd, good, good)
+}
+
 func TestTheSharedMemoryThatStaysCostsNothingWhenOtherIsTaken(t *testing.T) {
 	r := newRig(t)
 	g := r.newGuest()

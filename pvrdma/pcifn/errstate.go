@@ -85,7 +85,7 @@ func (s *session) notEnabled() {
 
 // wroteConfig follows a write to configuration space.
 func (s *session) wroteConfig() {
-	if s.config.Memory() && !s.enabled {
+	if used := s.config.Memory() || s.config.BusMaster(); used && !s.enabled {
 		s.enabled = true
 		s.watch.Stop()
 		if s.state == pvrdma.ErrorNotEnabled {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,6 +29,8 @@ type Options struct {
 	Doorbells string
 	// NoPostedWrites makes QEMU wait for every register write, whatever the device's regions say.
 	NoPostedWrites bool
+	// Devices are further arguments of QEMU, before those of the device; Cmdline further words for the guests' kernels.
+	Devices, Cmdline []string
 	// LogDir keeps the logs of the daemon and of the guests.
 	LogDir string
 	// OnLog hears the daemon's log.
@@ -94,11 +97,12 @@ func (b *Bed) make(ctx context.Context) (err error) {
 
 // Boot boots guest number i (from 0) of the bed; the machine that had its place before is gone.
 func (b *Bed) Boot(ctx context.Context, i int) error {
+	device := harness.PvrdmaDevice(b.Daemon.Socket(b.names[i]), harness.PvrdmaOptions{
+		NoPostedWrites: b.opts.NoPostedWrites,
+	})
 	g, err := harness.Boot(ctx, harness.Config{
 		Name: b.names[i], Images: b.opts.Images, Number: i + 1, Switch: b.net, CPUs: b.opts.CPUs, LogDir: b.opts.LogDir,
-		Devices: harness.PvrdmaDevice(b.Daemon.Socket(b.names[i]), harness.PvrdmaOptions{
-			NoPostedWrites: b.opts.NoPostedWrites,
-		}),
+		Devices: slices.Concat(b.opts.Devices, device), Cmdline: b.opts.Cmdline,
 	})
 	b.Guests[i] = g
 	return err

@@ -151,7 +151,7 @@ func (w *world) checkDaemon(t *testing.T) {
 		}
 		for _, bad := range []string{
 			"pvrdma_guest_panics_total", "pvrdma_guest_protocol_errors_total", `pvrdma_guest_resets_total{cause="fault"`,
-			"pvrdma_engine_memory_faults_total",
+			"pvrdma_engine_memory_faults_total", "pvrdma_guest_error_state",
 		} {
 			if strings.HasPrefix(name, bad) && !strings.Contains(name, "vfiouser_absent") {
 				t.Errorf("daemon: %s", strings.TrimSpace(line))
