@@ -86,7 +86,7 @@ func openDaemon(c *config.Config, fd int, log *telemetry.Log) (_ *daemon, err er
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + workers)
 	d.engine = soft.New(d.observer)
 	d.tel.AddEngine(d.engine.Counters)
-	domain := guestmem.NewDomain()
+	domain := guestmem.NewDomainWith(windows(c.Windows))
 	if d.worker, err = pvrdma.NewWorker(pvrdma.WorkerConfig{Provider: d.engine, Domain: domain, Spin: spin}); err != nil {
 		return nil, unavailable("engine %s: %w", engineName, err)
 	}
@@ -114,6 +114,18 @@ func spinBudget(s config.Spin, cores, guests int) time.Duration {
 	default:
 		return 0
 	}
+}
+
+// windows is how the engine's memory regions become contiguous.
+func windows(w config.Windows) guestmem.Windows {
+	policy := guestmem.DefaultWindows()
+	switch w {
+	case config.WindowsOff:
+		return guestmem.Windows{}
+	case config.WindowsAlways:
+		policy.MinPages, policy.MaxRun = 1, guestmem.MaxPinPages
+	}
+	return policy
 }
 
 func (d *daemon) openGuest(g *config.Guest, fd int, domain *guestmem.Domain) error {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pvrdmad/pvrdmad/guestmem"
 	"github.com/pvrdmad/pvrdmad/hostverbs/soft"
 	"github.com/pvrdmad/pvrdmad/internal/config"
 	"github.com/pvrdmad/pvrdmad/internal/telemetry"
@@ -330,5 +331,17 @@ func TestReadinessNamesWhoIsMissing(t *testing.T) {
 	}
 	if _, ok := any(&faultObserver{guests: map[string]*telemetry.Guest{}}).(soft.Observer); !ok {
 		t.Error("the daemon does not hear of memory faults")
+	}
+}
+
+func TestTheKeyWindowsDecidesWhichRegionsAreContiguous(t *testing.T) {
+	auto := guestmem.DefaultWindows()
+	for key, want := range map[config.Windows]guestmem.Windows{
+		config.WindowsAuto: auto, config.WindowsOff: {},
+		config.WindowsAlways: {Budget: auto.Budget, MinPages: 1, MaxRun: guestmem.MaxPinPages},
+	} {
+		if got := windows(key); got != want {
+			t.Errorf("%s: %+v, want %+v", key, got, want)
+		}
 	}
 }

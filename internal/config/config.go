@@ -27,6 +27,8 @@ const maxFileSize = 1 << 20
 type Config struct {
 	// Spin is how long an idle worker looks for new work before it sleeps.
 	Spin Spin `toml:"spin" doc:"idle time before a worker sleeps: a duration or auto"`
+	// Windows says which memory regions the daemon maps a second time, contiguously.
+	Windows Windows `toml:"windows" doc:"contiguous memory regions: auto, off or always"`
 	// Log is what is logged and how.
 	Log Log `toml:"log"`
 	// Metrics is where metrics and health are served.
@@ -84,6 +86,7 @@ type Guest struct {
 func Default() Config {
 	return Config{
 		Spin:    Spin{Auto: true},
+		Windows: WindowsAuto,
 		Log:     Log{Level: "info", Format: "text"},
 		Metrics: Metrics{Listen: Listen{Network: "tcp", Address: DefaultMetricsListen}},
 		origin:  origins{},

@@ -43,6 +43,7 @@ func TestAFileAndItsDropInsAreOneConfiguration(t *testing.T) {
 	path := write(t, map[string]string{
 		"pvrdmad.toml": `
 spin = "50us"
+windows = "off"
 [log]
 level = "debug"
 [metrics]
@@ -73,6 +74,7 @@ cq_grace = 0
 	db.Doorbells, db.MaxQP, db.SocketMode = DoorbellsTrap, 64, 0o600
 	want := &Config{
 		Spin:    Spin{Budget: Duration(50 * time.Microsecond)},
+		Windows: WindowsOff,
 		Log:     Log{Level: "debug", Format: "text"},
 		Metrics: Metrics{Listen: Listen{Network: "unix", Address: "/run/pvrdmad/metrics.sock"}},
 		Guests:  []Guest{web, a, db},

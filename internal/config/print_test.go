@@ -26,6 +26,7 @@ func TestTheEffectiveConfigurationNamesTheOriginOfEachValue(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `spin = "0s"                                 # --spin
+windows = "auto"                            # default
 
 [log]
 level = "warn"                              # DIR/pvrdmad.toml:2
@@ -80,6 +81,7 @@ func TestWhatIsPrintedIsReadAsTheSame(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		c := Default()
 		c.Spin = Spin{Budget: Duration(rapid.Int64Range(0, int64(time.Second)).Draw(rt, "spin"))}
+		c.Windows = rapid.SampledFrom([]Windows{WindowsAuto, WindowsOff, WindowsAlways}).Draw(rt, "windows")
 		for _, name := range []string{"a", "b", "c"}[:rapid.IntRange(0, 3).Draw(rt, "guests")] {
 			c.Guests = append(c.Guests, anyGuest(rt, name))
 		}

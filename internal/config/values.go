@@ -86,6 +86,27 @@ func (d *Doorbells) UnmarshalText(b []byte) error {
 // MarshalText implements encoding.TextMarshaler.
 func (d Doorbells) MarshalText() ([]byte, error) { return []byte(d), nil }
 
+// Windows says which scattered memory regions get a contiguous mapping of their own.
+type Windows string
+
+// Windows.
+const (
+	// WindowsAuto is for those where it pays, as far as half of vm.max_map_count reaches.
+	WindowsAuto Windows = "auto"
+	// WindowsOff leaves all mappings to the rest of the process.
+	WindowsOff Windows = "off"
+	// WindowsAlways is for all, as far as half of vm.max_map_count reaches: small ones use it up quickly.
+	WindowsAlways Windows = "always"
+)
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (w *Windows) UnmarshalText(b []byte) error {
+	return oneOf(w, string(b), WindowsAuto, WindowsOff, WindowsAlways)
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (w Windows) MarshalText() ([]byte, error) { return []byte(w), nil }
+
 // LogLevel is the least level that is logged: "trace", "debug", "info", "warn" or "error".
 type LogLevel string
 

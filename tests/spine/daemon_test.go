@@ -29,12 +29,33 @@ const (
 // modes are the doorbell modes. Everything must pass in both.
 var modes = []string{"poll", "trap"}
 
-// eachMode runs a test against a daemon of its own in each doorbell mode.
+// eachMode runs a test against a daemon of its own in each doorbell mode, in one with a window for every memory region and in
+// the other with lists of pages alone. What is about neither runs with what is the default.
 func eachMode(t *testing.T, test func(t *testing.T, d *daemon)) {
 	t.Helper()
-	for _, mode := range modes {
-		t.Run(mode, func(t *testing.T) { test(t, startDaemon(t, mode)) })
+	for i, mode := range modes {
+		t.Run(mode, func(t *testing.T) { test(t, startLane(t, mode, windows[i])) })
 	}
+}
+
+// windows are how memory regions lie in the daemon, the values of the key.
+var windows = []string{"always", "off"}
+
+// eachLane is eachMode with both kinds of memory regions in each mode.
+func eachLane(t *testing.T, test func(t *testing.T, d *daemon)) {
+	t.Helper()
+	for _, mode := range modes {
+		for _, w := range windows {
+			t.Run(mode+", windows "+w, func(t *testing.T) { test(t, startLane(t, mode, w)) })
+		}
+	}
+}
+
+func startLane(t *testing.T, mode, windows string) *daemon {
+	t.Helper()
+	d := launch(t, mode, fmt.Sprintf("windows = %q\n", windows), func(string) string { return "" })
+	d.windows = windows
+	return d
 }
 
 // daemon is a running pvrdmad with the guests a and b.
@@ -42,9 +63,11 @@ type daemon struct {
 	t    *testing.T
 	dir  string
 	mode string
-	cmd  *exec.Cmd
-	log  *logBuffer
-	done chan error
+	// windows is the value of the key, empty for the default.
+	windows string
+	cmd     *exec.Cmd
+	log     *logBuffer
+	done    chan error
 }
 
 // logBuffer is the daemon's log so far.
@@ -74,8 +97,13 @@ func startDaemon(t *testing.T, mode string, extra ...string) *daemon {
 // startDaemonWith is startDaemon with what goes into the table of each guest.
 func startDaemonWith(t *testing.T, mode string, extra func(guest string) string) *daemon {
 	t.Helper()
+	return launch(t, mode, "", extra)
+}
+
+func launch(t *testing.T, mode, global string, extra func(guest string) string) *daemon {
+	t.Helper()
 	d := &daemon{t: t, dir: t.TempDir(), mode: mode, log: &logBuffer{}, done: make(chan error, 1)}
-	text := "spin = \"0s\"\n[log]\nlevel = \"debug\"\n[metrics]\nlisten = \"off\"\n"
+	text := global + "spin = \"0s\"\n[log]\nlevel = \"debug\"\n[metrics]\nlisten = \"off\"\n"
 	for i, name := range []string{"a", "b"} {
 		text += fmt.Sprintf("[[guest]]\nname = %q\nsocket_path = %q\nmac = \"02:00:00:00:00:%02x\"\ndoorbells = %q\n%s\n",
 			name, d.socket(name), i+1, mode, extra(name))

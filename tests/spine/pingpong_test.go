@@ -40,7 +40,7 @@ type exchange struct {
 }
 
 func TestEveryByteOfEveryOperationArrives(t *testing.T) {
-	eachMode(t, func(t *testing.T, d *daemon) {
+	eachLane(t, func(t *testing.T, d *daemon) {
 		ga, gb := d.guest("a"), d.guest("b")
 		pa, pb := ga.Open(), gb.Open()
 		for _, wait := range []verbs.Mode{verbs.Polled, verbs.Events} {
@@ -48,6 +48,7 @@ func TestEveryByteOfEveryOperationArrives(t *testing.T) {
 			for name, other := range map[string]*testguest.Program{"two guests": pb, "one guest": pa} {
 				x, y := pa.Endpoint(shape), other.Endpoint(shape)
 				testguest.Connect(x, y)
+				d.checkWindows(memorySize / 4096)
 				for _, op := range operations {
 					t.Run(fmt.Sprintf("%v/%s/%s", wait, name, op), func(t *testing.T) { pingPong(t, op, x, y) })
 				}
