@@ -159,7 +159,7 @@ func TestNothingOfAGuestsMemoryChangesAfterItsDeviceWasStopped(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			eachMode(t, func(t *testing.T, d *daemon) {
+			eachLane(t, func(t *testing.T, d *daemon) {
 				a, b, s := d.stormGuests()
 				wantMoving(t, a.MR.Mem)
 				memory := a.P.G.RAM.All()
