@@ -114,7 +114,7 @@ func mutants() []mutant {
 			mask: func(mask hostverbs.AttrMask) hostverbs.AttrMask { return mask & hostverbs.QPAttrStandardBits },
 		},
 		{name: "visits are three times as long", promise: "one call moves no more bytes and ends no more requests than a visit has", greedy: true},
-		{name: "guests have three visits", promise: "a call of Progress has one visit for a guest, however many queue pairs wait", greedy: true},
+		{name: "a call of Progress is three visits", promise: "a call of Progress is one visit, however many queue pairs of however many guests wait", greedy: true},
 		{name: "timers start in the past", promise: "a timer starts when Progress tells the time", lag: true},
 		{name: "a modify flushes", promise: "a flush waits for Progress", hasty: true},
 		{name: "nobody says that requests are taken again", promise: "a device that was sent away is told to come again, and is then welcome", noReady: true},

@@ -16,7 +16,7 @@ const (
 	late      = "a queue pair in ERR flushes what is posted later, for as long as it is"
 	table     = "every attribute mask is judged as the state table says, in every state"
 	bounded   = "one call moves no more bytes and ends no more requests than a visit has"
-	share     = "a call of Progress has one visit for a guest, however many queue pairs wait"
+	share     = "a call of Progress is one visit, however many queue pairs of however many guests wait"
 	truth     = "a query tells what was set, and the state as it is"
 	busyObj   = "what is in use cannot be freed"
 	goneUnder = "a region that is deregistered under a message ends it"
@@ -102,7 +102,7 @@ var contract = []clause{
 		"a short message does not wait for the end of long ones", "a queue pair that always has work starves nobody",
 	}},
 	{of: "VisitWRs", says: "It ends at the first of two bounds, so that it takes tens of microseconds at most, whatever the guest has posted.", promises: []string{bounded}},
-	{of: "VisitWRs", says: "A call of Progress moves no more bytes than one visit, and takes no more requests of a guest, however many wait.", promises: []string{share}},
+	{of: "VisitWRs", says: "A call of Progress does no more than that for all queue pairs together.", promises: []string{share}},
 	{of: "VisitWRs", says: "VisitWRs is the most work requests that a visit takes.", promises: []string{bounded}},
 	{of: "VisitWRs", says: "A request of the send queue and the receive request that it uses up at the other end count as one; of requests that are flushed each counts.", promises: []string{bounded, share}},
 	{of: "VisitBytes", says: "VisitBytes is the most payload that a visit moves, in either direction.", promises: []string{bounded}},

@@ -14,7 +14,7 @@ import (
 func progressCases() []Case {
 	return []Case{
 		{"one call moves no more bytes and ends no more requests than a visit has", visitsAreBounded},
-		{"a call of Progress has one visit for a guest, however many queue pairs wait", oneVisitPerGuest},
+		{"a call of Progress is one visit, however many queue pairs of however many guests wait", oneVisit},
 		{"a timer starts when Progress tells the time", timersStartInProgress},
 		{"a flush waits for Progress", flushesInProgress},
 		{"a device that was sent away is told to come again, and is then welcome", comeAgain},
@@ -23,32 +23,48 @@ func progressCases() []Case {
 	}
 }
 
-// call runs one call into the engine on the owner's thread and checks it against a visit's bounds: target is the memory
-// that messages of ones arrive in, and devices those of one guest.
-func (w *world) call(what string, target []byte, ends []*end, fn func()) {
+// call runs one call into the engine on the owner's thread and checks it against a visit's bounds: targets are the guests
+// whose memory messages of ones arrive in, ends the queue pairs whose requests end.
+func (w *world) call(what string, targets []*guest, ends []*end, fn func()) {
 	w.t.Helper()
 	w.owner.Do(func() {
-		clear(target)
+		for _, g := range targets {
+			clear(g.ram)
+		}
 		for _, e := range ends {
 			e.dev.sent, e.dev.received = nil, nil
 		}
 		fn()
 	})
-	ended := 0
+	ended, moved := 0, 0
 	for _, e := range ends {
 		ended += max(len(e.dev.sent), len(e.dev.received))
 	}
-	if moved := bytes.Count(target, []byte{1}); moved > hostverbs.VisitBytes || ended > hostverbs.VisitWRs {
+	for _, g := range targets {
+		moved += bytes.Count(g.ram, []byte{1})
+	}
+	if moved > hostverbs.VisitBytes || ended > hostverbs.VisitWRs {
 		w.t.Fatalf("%s: one call moved %d bytes and ended %d requests, a visit has %d and %d", what, moved, ended,
 			hostverbs.VisitBytes, hostverbs.VisitWRs)
 	}
 }
 
 // progress calls Progress within a visit's bounds and says whether there was anything to do.
-func (w *world) progress(what string, target []byte, ends []*end) (worked bool) {
+func (w *world) progress(what string, targets []*guest, ends []*end) (worked bool) {
 	w.t.Helper()
-	w.call(what, target, ends, func() { worked, _ = w.poller.Progress(w.env.Clock.Now()) })
+	w.call(what, targets, ends, func() { worked, _ = w.poller.Progress(w.env.Clock.Now()) })
 	return worked
+}
+
+// finish is progress until there is nothing to do.
+func (w *world) finish(what string, targets []*guest, ends []*end) {
+	w.t.Helper()
+	for range maxVisits {
+		if !w.progress(what, targets, ends) {
+			return
+		}
+	}
+	w.t.Fatalf("%s: the engine does not come to rest", what)
 }
 
 func visitsAreBounded(t testing.TB, env Env) {
@@ -77,9 +93,9 @@ func visitsAreBounded(t testing.TB, env Env) {
 				if calls > maxVisits {
 					t.Fatalf("%s: %d ended in %d calls", what, done, calls)
 				}
-				w.call(what, target.g.ram, []*end{ea}, func() { wrs = wrs[ea.qp.PostSend(wrs):] })
+				w.call(what, []*guest{target.g}, []*end{ea}, func() { wrs = wrs[ea.qp.PostSend(wrs):] })
 				done += uint64(len(ea.dev.sent))
-				w.progress(what, target.g.ram, []*end{ea})
+				w.progress(what, []*guest{target.g}, []*end{ea})
 				done += uint64(len(ea.dev.sent))
 			}
 			a.depart()
@@ -88,23 +104,26 @@ func visitsAreBounded(t testing.TB, env Env) {
 	}
 }
 
-func oneVisitPerGuest(t testing.TB, env Env) {
-	const many = 40
+func oneVisit(t testing.TB, env Env) {
+	const many = 20
 	w := newWorld(t, env)
-	a, b := w.guest(), w.guest()
-	near, far := a.buffer(longMessage), b.buffer(longMessage)
-	near.put(0, bytes.Repeat([]byte{1}, longMessage))
-	var mine []*end
-	for range many {
-		ea, _ := w.pair(a, b, nil)
-		mine = append(mine, ea)
-		w.owner.Do(func() {
-			ea.qp.PostSend([]hostverbs.SendWR{rdma(1, hostverbs.OpRDMAWrite, far, 0, near.sge(0, longMessage))})
-		})
+	var targets []*guest
+	var all []*end
+	for range 2 {
+		a, b := w.guest(), w.guest()
+		near, far := a.buffer(longMessage), b.buffer(longMessage)
+		near.put(0, bytes.Repeat([]byte{1}, longMessage))
+		targets = append(targets, b)
+		for range many {
+			ea, _ := w.pair(a, b, nil)
+			all = append(all, ea)
+			w.owner.Do(func() {
+				ea.qp.PostSend([]hostverbs.SendWR{rdma(1, hostverbs.OpRDMAWrite, far, 0, near.sge(0, longMessage))})
+			})
+		}
 	}
-	for w.progress("long messages", b.ram, mine) {
-	}
-	for _, e := range mine {
+	w.finish("long messages", targets, all)
+	for _, e := range all {
 		w.owner.Do(func() {
 			for i := range uint64(50) {
 				e.dev.rq = append(e.dev.rq, rwr(i))
@@ -112,9 +131,8 @@ func oneVisitPerGuest(t testing.TB, env Env) {
 		})
 		e.to(hostverbs.StateErr)
 	}
-	for w.progress("receives to flush", b.ram, mine) {
-	}
-	for i, e := range mine {
+	w.finish("receives to flush", targets, all)
+	for i, e := range all {
 		if left := len(e.dev.rq); left != 0 {
 			t.Errorf("queue pair %d has %d receives left", i, left)
 		}
