@@ -91,6 +91,9 @@ func (c *completionQueue) push(e *abi.CQE, solicited bool) error {
 		c.fresh = true
 	}
 	d.live.CQEs++
+	if e.Status != abi.WCSuccess {
+		d.live.CQEErrors++
+	}
 	if !c.listed {
 		c.listed = true
 		d.worker.filled = append(d.worker.filled, c)

@@ -232,6 +232,19 @@ func TestPollRingsNothing(t *testing.T) {
 	}
 }
 
+// TestOnlyCompletionsThatAreWrittenAreCounted: those that come after a queue's end are nobody's.
+func TestOnlyCompletionsThatAreWrittenAreCounted(t *testing.T) {
+	g := newRig(t).newGuest()
+	c := g.createCQ(0, 4)
+	q := g.createQP(g.createPD(0), c, c)
+	for id := range uint64(20) {
+		_ = q.complete(hostverbs.WC{WRID: id, Status: hostverbs.WCWRFlushErr})
+	}
+	if n := g.dev.Counters(); n.CQEs != 4 || n.CQEErrors != 4 {
+		t.Errorf("%d completions are counted, %d of them in error; the queue has room for 4", n.CQEs, n.CQEErrors)
+	}
+}
+
 func TestAnOverflowEndsTheQueueAndItsQueuePairsOnce(t *testing.T) {
 	r := newRig(t)
 	g := r.newGuest()

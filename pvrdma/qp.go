@@ -127,6 +127,7 @@ func (q *queuePair) serveSends() {
 			return
 		}
 		took := q.engine.PostSend(d.sends[:n])
+		q.breaches(d.sends[:took])
 		q.sq.cons = q.sq.ring.Add(q.sq.cons, uint32(took))
 		d.worker.show()
 		if took != 0 && !q.dead {
@@ -215,9 +216,6 @@ func (q *queuePair) complete(c *completionQueue, wc *hostverbs.WC) (err error) {
 	defer d.noteFault(&err)
 	defer d.worker.domain.Recover(&err)
 	e := q.encodeCompletion(wc)
-	if wc.Status != hostverbs.WCSuccess {
-		d.live.CQEErrors++
-	}
 	return c.push(&e, wc.Solicited || wc.Status != hostverbs.WCSuccess)
 }
 

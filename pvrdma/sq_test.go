@@ -238,6 +238,32 @@ func TestTooManyElementsFailOneRequestAndTheQueueGoesOn(t *testing.T) {
 	}
 }
 
+// TestARequestThatIsWrongIsCountedOnce: the engine takes it at the third offer.
+func TestARequestThatIsWrongIsCountedOnce(t *testing.T) {
+	for name, hdr := range map[string]abi.SendWQEHdr{
+		"an opcode":         {WRID: 1, Opcode: abi.WRFastRegMR},
+		"too many elements": {WRID: 1, NumSGE: 100, Opcode: abi.WRSend},
+	} {
+		r, g, q, _ := polledCQ(t, 8)
+		q.engine.setRoom(0)
+		q.putSend(sendWQE(hdr, nil))
+		q.publishSends()
+		q.ring(userPage, abi.UARQPSend)
+		r.settle()
+		q.engine.h.SendReady()
+		r.settle()
+		if v := g.seen.violations(); len(v) != 0 {
+			t.Errorf("%s: nothing is taken, and counted are %v", name, v)
+		}
+		q.engine.setRoom(-1)
+		q.engine.h.SendReady()
+		r.settle()
+		if v := g.seen.violations(); v[BadWQE] != 1 || len(v) != 1 || len(q.engine.taken()) != 1 {
+			t.Errorf("%s: counted are %v, want one request", name, v)
+		}
+	}
+}
+
 func TestReceivesArePulledInOrderRoundTheRing(t *testing.T) {
 	_, g, q, _ := polledCQ(t, 8)
 	var wr hostverbs.RecvWR

@@ -34,17 +34,29 @@ func (q *queuePair) decodeSend(slot uint32, wr *hostverbs.SendWR) error {
 	wr.Opcode = q.operation(hdr.Opcode)
 	if wr.Opcode == hostverbs.OpInvalid {
 		wr.Status = hostverbs.WCLocQPOpErr
-		q.dev.violation(BadWQE, errBadOpcode)
 		return nil
 	}
 	if hdr.NumSGE > q.sq.maxSGE {
 		wr.Status = hostverbs.WCLocQPOpErr
-		q.dev.violation(BadWQE, errTooManySGE)
 		return nil
 	}
 	q.decodeTarget(buf[abi.SendWQEWROffset:], wr)
 	wr.NumSGE = uint8(hdr.NumSGE)
 	return decodeSGEs(buf[abi.SendWQEHdrSize:], wr.SGE[:hdr.NumSGE])
+}
+
+// breaches reports those of the requests that decodeSend found wrong. They are reported when the engine has taken them: one
+// that it has not is decoded once more.
+func (q *queuePair) breaches(wrs []hostverbs.SendWR) {
+	for i := range wrs {
+		switch {
+		case wrs[i].Status == hostverbs.WCSuccess:
+		case wrs[i].Opcode == hostverbs.OpInvalid:
+			q.dev.violation(BadWQE, errBadOpcode)
+		default:
+			q.dev.violation(BadWQE, errTooManySGE)
+		}
+	}
 }
 
 // decodeTarget reads from the union of a send request only what its operation uses: user space leaves the rest as it
