@@ -194,6 +194,22 @@ func (q *qp) silence() {
 	q.pl.active.remove(q)
 	q.peer = nil
 	q.epoch++
+	q.unlearn()
+}
+
+// unlearn has the queue pair at the other end forget this one: it would look again before it sends, but until then it would
+// keep a guest in memory that is gone. Only the one that this one means can have found it, see resolve.
+func (q *qp) unlearn() {
+	p := q.pl.qps[q.attr.DestQPNum]
+	if p == nil {
+		return
+	}
+	if p.peer == q {
+		p.peer = nil
+	}
+	if p.sq.admittedTo == q {
+		p.sq.admittedTo = nil
+	}
 }
 
 // drop is silence for a queue pair whose device failed: peers find nobody.

@@ -10,6 +10,9 @@ type Peer struct {
 	QPN uint32
 }
 
+// firstPSN is where all these guests begin to count their packets.
+const firstPSN = 7
+
 // Mask returns the bits of some attributes: PVRDMA_QP_<name>.
 func (g *Guest) Mask(attrs ...string) uint64 {
 	m := uint64(0)
@@ -35,7 +38,7 @@ func (g *Guest) ToInit(qp uint32) layout.View {
 func (g *Guest) ToRTR(qp uint32, p Peer) layout.View {
 	return g.modify(qp, "RTR", "AV", "PATH_MTU", "DEST_QPN", "RQ_PSN", "MAX_DEST_RD_ATOMIC", "MIN_RNR_TIMER").
 		Set("attrs.path_mtu", uint64(g.Const("PVRDMA_MTU_1024"))).Set("attrs.dest_qp_num", uint64(p.QPN)).
-		Set("attrs.rq_psn", 7).Set("attrs.max_dest_rd_atomic", 1).Set("attrs.min_rnr_timer", 12).
+		Set("attrs.rq_psn", firstPSN).Set("attrs.max_dest_rd_atomic", 1).Set("attrs.min_rnr_timer", 12).
 		SetBytes("attrs.ah_attr.grh.dgid.raw", p.GID).Set("attrs.ah_attr.grh.hop_limit", 64).
 		Set("attrs.ah_attr.ah_flags", uint64(g.Const("PVRDMA_AH_GRH"))).Set("attrs.ah_attr.port_num", 1)
 }
@@ -44,7 +47,7 @@ func (g *Guest) ToRTR(qp uint32, p Peer) layout.View {
 // answer within milliseconds.
 func (g *Guest) ToRTS(qp uint32) layout.View {
 	return g.modify(qp, "RTS", "TIMEOUT", "RETRY_CNT", "RNR_RETRY", "SQ_PSN", "MAX_QP_RD_ATOMIC").
-		Set("attrs.timeout", 8).Set("attrs.retry_cnt", 1).Set("attrs.rnr_retry", 1).Set("attrs.sq_psn", 9).
+		Set("attrs.timeout", 8).Set("attrs.retry_cnt", 1).Set("attrs.rnr_retry", 1).Set("attrs.sq_psn", firstPSN).
 		Set("attrs.max_rd_atomic", 1)
 }
 

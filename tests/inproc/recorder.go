@@ -22,6 +22,9 @@ type Recorder struct {
 
 // Observe implements pvrdma.Observer.
 func (r *Recorder) Observe(e pvrdma.Event) {
+	if _, ok := e.(pvrdma.ErrorStateChanged); ok {
+		return // a gauge, which says what the device is like and not how often
+	}
 	name, err := counterOf(e)
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -37,6 +37,8 @@ var passing = map[string]string{
 	"pvrdma.Worker.pending":     "the look itself is a task",
 	"timerwheel.Wheel.cur":      "a clock",
 	"soft.counts.due":           "a clock",
+	"soft.counts.dirty":         "whether there is something to publish",
+	"soft.counts.shared":        "what was published of live, now and then",
 	"pvrdma.Worker.tid":         "the thread's number",
 	"guestmem.mapping.b":        "guest memory, which is compared apart",
 	"guestmem.pinNode.prev":     "a list of all page lists in a region: each is found by its object, too",
@@ -91,10 +93,17 @@ const maxLine = 120
 // Len is how many values the state holds.
 func (s State) Len() int { return len(s.lines) }
 
-// Mentions reports whether a line of the state has a text in its path or value.
-func (s State) Mentions(text string) bool {
-	return slices.ContainsFunc(s.lines, func(l string) bool { return strings.Contains(l, text) })
+// Find returns the first line of the state that has a text in its path or value, "" if none has.
+func (s State) Find(text string) string {
+	i := slices.IndexFunc(s.lines, func(l string) bool { return strings.Contains(l, text) })
+	if i < 0 {
+		return ""
+	}
+	return s.lines[i]
 }
+
+// Mentions reports whether a line of the state has a text in its path or value.
+func (s State) Mentions(text string) bool { return s.Find(text) != "" }
 
 // walker follows every pointer once.
 type walker struct {

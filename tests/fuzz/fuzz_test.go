@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fuzz
+
+import (
+	"testing"
+
+	"github.com/pvrdmad/pvrdmad/pvrdma"
+	"go.uber.org/goleak"
+)
+
+const (
+	badWQE     = pvrdma.BadWQE
+	cqOverflow = pvrdma.CQOverflow
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// play runs an input twice: by itself, with all that can be said about it, and while another processor of the guest
+// writes into its memory. A fuzzer runs it one of the two ways, as the input's first byte says.
+func play(t *testing.T, data []byte, trap bool, run func(w *world, s *script)) {
+	var mode byte
+	if len(data) > 0 {
+		mode, data = data[0], data[1:]
+	}
+	for _, rewritten := range []bool{false, true} {
+		if fuzzing() && rewritten != (mode%2 == 1) {
+			continue
+		}
+		w := newWorld(t, trap)
+		if rewritten {
+			w.rewrite(uint64(mode))
+		}
+		run(w, &script{data})
+		w.finish()
+	}
+}
+
+// TestNothingLeadsToAGuestThatIsGone: queue pairs remember whom they have talked to.
+func TestNothingLeadsToAGuestThatIsGone(t *testing.T) {
+	w := newWorld(t, true)
+	for range 3 {
+		send(w, &script{})
+		peerSend(w, &script{})
+		w.Settle()
+	}
+	if c := w.Engine.Counters(); w.Fn.Counters().SendWQEs != 3 || w.n.Fn.Counters().SendWQEs != 3 {
+		t.Errorf("the guests have not talked: %+v", c)
+	}
+	w.finish()
+}
+
+// FuzzSharedRegion changes the shared region, the directories and the event rings, and has the device load them.
+func FuzzSharedRegion(f *testing.F) {
+	f.Add([]byte{0, 1, 0})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		play(t, data, false, func(w *world, s *script) {
+			w.run(s, patchDSR, load, patchDirectory, patch, load, arm, control, mastering)
+		})
+	})
+}
+
+// FuzzCommands executes commands in any order, honest but for some fields or not at all.
+func FuzzCommands(f *testing.F) {
+	f.Add([]byte{0, 1, 0})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		play(t, data, false, func(w *world, s *script) {
+			w.run(s, command, command, command, command, command, command, anyCommand, patchDirectory, unmap, control, reset, load)
+		})
+	})
+}
+
+// FuzzWorkRequests posts requests to a queue pair that is connected with the neighbour's.
+func FuzzWorkRequests(f *testing.F) {
+	f.Add([]byte{0, 1, 0})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		trap := len(data) > 1 && data[1]%2 == 1
+		play(t, data, trap, func(w *world, s *script) {
+			w.run(s, send, send, recv, peerSend, consume, arm, wait, command)
+			w.checkRequests()
+		})
+	})
+}
+
+// FuzzDoorbells stores anything at any place of the doorbell pages.
+func FuzzDoorbells(f *testing.F) {
+	f.Add([]byte{0, 1, 0})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		trap := len(data) > 1 && data[1]%2 == 1
+		play(t, data, trap, func(w *world, s *script) {
+			w.run(s, doorbell, doorbell, doorbell, send, recv, wait, command, storm)
+		})
+	})
+}
+
+// FuzzRegisters reads and writes the regions at any offset in any size.
+func FuzzRegisters(f *testing.F) {
+	f.Add([]byte{0, 1, 0})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		play(t, data, true, func(w *world, s *script) {
+			w.run(s, write, write, read, patchDSR, load, reset)
+		})
+	})
+}
