@@ -5,9 +5,9 @@
 // queue and guest memory from the heap, so that the race detector sees every byte.
 //
 // An engine's test calls Run with a function that opens it. Each Case is a promise with a sentence for a name. The
-// contract is what provider.go says: a test of this package reads it sentence by sentence and fails if one has no
-// promise. Besides, the suite's device checks at every call that callbacks come on the owner's thread, that requests are
-// not looked at again once PostSend has taken them, and that guest memory is what it should be, to the byte.
+// contract is what provider.go says; contract.md lists each sentence of it with the promises that check it, and a test
+// compares the three. Besides, the suite's device looks at every call: callbacks come on the owner's thread, requests
+// are not looked at again once PostSend has taken them, and guest memory is what it should be, to the byte.
 //
 // It may not know any engine: what only one of them can promise is tested with that engine.
 package verbstest
