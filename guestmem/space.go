@@ -174,11 +174,7 @@ func (s *Space) Unmap(addr, size uint64) error {
 	if err != nil {
 		return s.errf("unmap %#x+%#x: %w", addr, size, err)
 	}
-	tab := v.tab
-	for _, r := range regions {
-		tab = tab.remove(r)
-	}
-	s.retire(v, tab, regions...)
+	s.retire(v, v.tab.without(addr, addr+(size-1)), regions...)
 	return nil
 }
 

@@ -116,29 +116,34 @@ func (t *table) insert(r *region) *table {
 	return &table{chunks: append(chunks, t.chunks[ci+1:]...), n: t.n + 1}
 }
 
-// remove returns a table without r, which is in it.
-func (t *table) remove(r *region) *table {
-	ci := t.chunkOf(r.addr)
-	old := t.chunks[ci]
-	i := after(old, r.addr) - 1
-	before, rest := t.chunks[:ci], t.chunks[ci+1:]
-	c := make([]*region, 0, chunkMax/2)
-	// Small neighbours are merged, or a front-end could leave thousands of chunks with one region each.
-	if ci > 0 && len(before[ci-1])+len(old)-1 <= chunkMax/2 {
-		c = append(c, before[ci-1]...)
-		before = before[:ci-1]
+// without returns a table without the regions that begin in [addr, last].
+func (t *table) without(addr, last uint64) *table {
+	out := &table{chunks: make([][]*region, 0, len(t.chunks)+1)}
+	for _, c := range t.chunks {
+		i := 0
+		if addr > 0 {
+			i = after(c, addr-1)
+		}
+		j := max(i, after(c, last))
+		out.push(c[:i:i])
+		out.push(c[j:])
 	}
-	c = append(append(c, old[:i]...), old[i+1:]...)
-	if len(rest) > 0 && len(c)+len(rest[0]) <= chunkMax/2 {
-		c = append(c, rest[0]...)
-		rest = rest[1:]
+	return out
+}
+
+// push adds regions behind all others to a table that nobody else has seen. Small neighbours are merged, or a front-end could
+// leave thousands of chunks with one region each.
+func (t *table) push(c []*region) {
+	if len(c) == 0 {
+		return
 	}
-	chunks := make([][]*region, 0, len(t.chunks))
-	chunks = append(chunks, before...)
-	if len(c) > 0 {
-		chunks = append(chunks, c)
+	t.n += len(c)
+	end := len(t.chunks) - 1
+	if end >= 0 && len(t.chunks[end])+len(c) <= chunkMax/2 {
+		t.chunks[end] = append(slices.Clone(t.chunks[end]), c...)
+		return
 	}
-	return &table{chunks: append(chunks, rest...), n: t.n - 1}
+	t.chunks = append(t.chunks, c)
 }
 
 // inside returns the regions in [addr, addr+size-1], in order of address: ENOENT if there are none or if one lies there in

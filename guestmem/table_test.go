@@ -3,6 +3,7 @@
 package guestmem
 
 import (
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -79,7 +80,7 @@ func TestATableAgreesWithASearchFromEndToEnd(t *testing.T) {
 		}
 		remove := func(i int) {
 			r, before := m[i], tab
-			tab = tab.remove(r)
+			tab = tab.without(r.addr, r.last())
 			m[i] = m[len(m)-1]
 			m = m[:len(m)-1]
 			if before.find(r.addr) != r {
@@ -103,6 +104,12 @@ func TestATableAgreesWithASearchFromEndToEnd(t *testing.T) {
 				}
 				remove(rapid.IntRange(0, len(m)-1).Draw(t, "i"))
 			},
+			"remove a range": func(t *rapid.T) {
+				addr := rapid.Uint64Range(0, width).Draw(t, "addr")
+				last := addr + rapid.Uint64Range(0, width/4).Draw(t, "size")
+				tab = tab.without(addr, last)
+				m = slices.DeleteFunc(m, func(r *region) bool { return r.addr >= addr && r.addr <= last })
+			},
 			"remove many": func(t *rapid.T) {
 				keep := rapid.IntRange(0, 300).Draw(t, "keep")
 				for len(m) > keep {
@@ -123,7 +130,7 @@ func TestRegionsThatAreMostlyGoneLeaveFewChunks(t *testing.T) {
 	}
 	for i, r := range regions {
 		if i%200 != 0 {
-			tab = tab.remove(r)
+			tab = tab.without(r.addr, r.last())
 		}
 	}
 	if tab.n != 328 || len(tab.chunks) > 16 {
