@@ -209,7 +209,7 @@ func (m *model) list(t player, name string) *mlist {
 }
 
 // verdict compares the error of an access with what the model expects.
-func verdict(t player, what string, err error, want outcome) {
+func (m *model) verdict(t player, what string, err error, want outcome) {
 	t.Helper()
 	var fault *guestmem.FaultError
 	ok := err == nil
@@ -217,7 +217,8 @@ func verdict(t player, what string, err error, want outcome) {
 	case refused:
 		ok = errors.Is(err, unix.EFAULT) && !errors.As(err, &fault)
 	case faults:
-		ok = errors.As(err, &fault) && fault.Owner == "vm"
+		ok = errors.As(err, &fault) && fault.Owner == "vm" && fault.Offset < filePages*page &&
+			slices.ContainsFunc(m.length[:], func(n int) bool { return fault.Offset >= uint64(n*page) })
 	}
 	if !ok {
 		t.Fatalf("%s: error is %v, the model expects outcome %d", what, err, want)

@@ -111,7 +111,7 @@ func (m *model) pin(t player) {
 		how, windows = m.s.Pin, false
 	}
 	p, err := how(addrs, prot)
-	verdict(t, "pin", err, want)
+	m.verdict(t, "pin", err, want)
 	if err != nil {
 		return
 	}
@@ -145,7 +145,7 @@ func (m *model) copy(t player) {
 		copyBytes = guestmem.CopyLong
 	}
 	err := copyBytes(dst.mem, dst.off, src.mem, src.off, n)
-	verdict(t, "copy", err, min(out1, out2))
+	m.verdict(t, "copy", err, min(out1, out2))
 	var side *guestmem.CopyError
 	if err != nil && (!errors.As(err, &side) || (side.Dst && out1 == works) || (!side.Dst && out2 == works)) {
 		t.Fatalf("copy blames the wrong side: %v", err)
@@ -164,7 +164,7 @@ func (m *model) write(t player) {
 	dst, n := m.span(t, "dst")
 	b := bytes.Repeat([]byte{byte(t.choose(0, 255, "byte"))}, int(n))
 	to, out := m.where(dst, n, guestmem.ProtWrite)
-	verdict(t, "write", guestmem.CopyIn(dst.mem, dst.off, b), out)
+	m.verdict(t, "write", guestmem.CopyIn(dst.mem, dst.off, b), out)
 	if out == faults {
 		forgetPlaces(to)
 		return
@@ -178,7 +178,7 @@ func (m *model) read(t player) {
 	src, n := m.span(t, "src")
 	from, out := m.where(src, n, guestmem.ProtRead)
 	b := make([]byte, n)
-	verdict(t, "read", guestmem.CopyOut(b, src.mem, src.off), out)
+	m.verdict(t, "read", guestmem.CopyOut(b, src.mem, src.off), out)
 	if out != works {
 		return
 	}
@@ -200,7 +200,7 @@ func (m *model) word(t player) {
 	off := uint64(t.choose(0, int(l.p.Len()/4), "word") * 4)
 	v := uint32(t.choose(0, 1<<31-1, "value"))
 	to, out := m.where(span{list: l, off: off}, 4, guestmem.ProtWrite)
-	verdict(t, "store", guarded(m.dom, func() error { return l.p.Store32(off, v) }), out)
+	m.verdict(t, "store", guarded(m.dom, func() error { return l.p.Store32(off, v) }), out)
 	if out == works {
 		for i := range to {
 			to[i].put(cell(byte(v >> (8 * i)))) // tests run on little-endian machines
@@ -208,7 +208,7 @@ func (m *model) word(t player) {
 	}
 	from, out := m.where(span{list: l, off: off}, 4, guestmem.ProtRead)
 	var got uint32
-	verdict(t, "load", guarded(m.dom, func() (err error) { got, err = l.p.Load32(off); return err }), out)
+	m.verdict(t, "load", guarded(m.dom, func() (err error) { got, err = l.p.Load32(off); return err }), out)
 	if out != works {
 		return
 	}

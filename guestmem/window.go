@@ -41,9 +41,8 @@ func DefaultWindows() Windows {
 // window is a page list mapped once more, its runs side by side.
 type window struct {
 	space  *Space
-	b      []byte
 	base   hostPtr
-	span   uint64 // len(b)
+	span   uint64 // bytes
 	pieces int    // mappings it is charged for
 	list   layout
 }
@@ -122,13 +121,13 @@ func (s *Space) roomForWindow(w *window) error {
 
 // build reserves an address range and maps the list's runs into it. On an error nothing is left.
 func (w *window) build() error {
-	b, err := unix.Mmap(-1, 0, int(w.span), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	base, err := reserve(w.span)
 	if err != nil {
 		return fmt.Errorf("window: reserve %#x bytes: %w", w.span, err)
 	}
-	w.b, w.base = b, ptrTo(b)
+	w.base = base
 	err = w.list.eachRun(func(off uint64, host hostPtr, n uint64) error {
-		if err := mapAgain(w.base.add(off), host, n); err != nil {
+		if err := mapAgain(base.add(off), host, n); err != nil {
 			return fmt.Errorf("window: map %#x bytes at %#x of %#x: %w", n, off, w.span, err)
 		}
 		return nil
@@ -137,17 +136,32 @@ func (w *window) build() error {
 		w.unmap()
 		return err
 	}
-	// Faults are taken here and not on the data path. Pages that are not there fault later, and an old kernel does not
-	// know the call: no reason to fail.
-	_ = unix.Madvise(b, unix.MADV_POPULATE_READ)
+	w.inSteps(func(at hostPtr, n uint64) {
+		// Faults are taken here and not on the data path. Pages that are not there fault later, and an old kernel does
+		// not know the call: no reason to fail.
+		_ = unix.Madvise(at.bytes(n), unix.MADV_POPULATE_READ)
+	})
 	return nil
 }
 
 // unmap gives the address range back.
 func (w *window) unmap() {
-	if err := unix.Munmap(w.b); err != nil {
-		// The kernel refuses only ranges that are not ours: going on would corrupt other guests.
-		panic(fmt.Sprintf("guestmem: munmap window of %#x bytes of guest %q: %v", w.span, w.space.owner, err))
+	w.inSteps(func(at hostPtr, n uint64) {
+		if err := at.unmap(n); err != nil {
+			// The kernel refuses only ranges that are not ours: going on would corrupt other guests.
+			panic(fmt.Sprintf("guestmem: munmap %#x bytes of a window of guest %q: %v", n, w.space.owner, err))
+		}
+	})
+}
+
+// windowStep is the most bytes of a window in one system call. The kernel holds the lock of all mappings of the process
+// meanwhile, which others want for their page faults: 256 single pages take a third of a millisecond.
+const windowStep = 256 * PageSize
+
+// inSteps calls f for all parts of the window.
+func (w *window) inSteps(f func(at hostPtr, n uint64)) {
+	for off := uint64(0); off < w.span; off += windowStep {
+		f(w.base.add(off), min(windowStep, w.span-off))
 	}
 }
 
