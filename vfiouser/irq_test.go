@@ -54,7 +54,7 @@ func irqFaults() []badFrame {
 }
 
 // readEvents returns an eventfd's counter and sets it to 0.
-func readEvents(t *testing.T, fd int) uint64 {
+func readEvents(t testing.TB, fd int) uint64 {
 	t.Helper()
 	var p [8]byte
 	switch _, err := unix.Read(fd, p[:]); {
