@@ -4,6 +4,7 @@ package vfiouser
 
 import (
 	"bytes"
+	"math"
 	"testing"
 )
 
@@ -72,6 +73,20 @@ func memoryScenarios() []scenario {
 			c.must(mapFrame(3, 0, 0x8000, 0x1000))
 			return c.unmap(t, unmapFrame(dmaUnmapAll, 0, 0))
 		}},
+		{"unmap-range", func(t *testing.T, _ *program, c *client) string {
+			for _, addr := range []uint64{0x1ff000, 0x200000, 0x201000, 0x3ff000, 0x400000} {
+				c.must(mapFrame(3, 0, addr, 0x1000))
+			}
+			f := unmapFrame(0, 0x200000, 0x200000)
+			got := c.call(f)
+			if !bytes.Equal(got.body, f.body) {
+				t.Errorf("got %v", got.body)
+			}
+			c.wantRegister(regMappings, 2)
+			return said(got)
+		}},
+		mapped("unmap-range-cut", 2, mapFrame(3, 0, 0x4000, 0x1000), mapFrame(3, 0, 0x5000, 0x2000), unmapFrame(0, 0x4000, 0x2000)),
+		mapped("unmap-wrap", 1, mapFrame(3, 0, 0x4000, 0x1000), unmapFrame(0, 0x4000, math.MaxUint64)),
 		mapped("unmap-all-of-nothing", 0, unmapFrame(dmaUnmapAll, 0, 0)),
 		{"unmap-map-burst", remapInBursts},
 	}

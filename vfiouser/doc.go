@@ -49,7 +49,8 @@
 //
 // # Faults
 //
-// A message that is refused has changed nothing. The client is answered with an errno, if it wants an answer, and
+// testdata/cases.md has these rules in the words of the protocol, and lists of cases that a client in any language can
+// play. A message that is refused has changed nothing. The client is answered with an errno, if it wants an answer, and
 // the session goes on; but it ends where the table says so, and for any fault before the VERSION was accepted.
 //
 //	FaultDevice            the errno that the Device's error wraps, else EIO

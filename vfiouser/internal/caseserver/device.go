@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash"
 	"hash/fnv"
+	"maps"
 
 	"github.com/pvrdmad/pvrdmad/vfiouser"
 	"golang.org/x/sys/unix"
@@ -40,8 +41,9 @@ type device struct {
 	memory  [memorySize]byte
 	config  [configSize]byte
 
-	writes, mappings, resets uint32
-	digest                   hash.Hash32
+	writes, resets uint32
+	digest         hash.Hash32
+	mappings       map[uint64]bool // by their addresses
 }
 
 func openDevice(s *vfiouser.Session) (vfiouser.Device, error) {
@@ -58,7 +60,7 @@ func openDevice(s *vfiouser.Session) (vfiouser.Device, error) {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("create the memory of BAR2: %w", err)
 	}
-	return &device{session: s, shared: fd, digest: fnv.New32a()}, nil
+	return &device{session: s, shared: fd, digest: fnv.New32a(), mappings: map[uint64]bool{}}, nil
 }
 
 // Regions implements vfiouser.Device.
@@ -112,7 +114,7 @@ func (d *device) readRegister(off uint64, p []byte) {
 	case regDigest:
 		binary.LittleEndian.PutUint32(p, d.digest.Sum32())
 	case regMappings:
-		binary.LittleEndian.PutUint32(p, d.mappings)
+		binary.LittleEndian.PutUint32(p, uint32(len(d.mappings)))
 	case regResets:
 		binary.LittleEndian.PutUint32(p, d.resets)
 	}
@@ -168,20 +170,20 @@ func (d *device) writeRegister(off uint64, p []byte) error {
 func (d *device) Replied() {}
 
 // MapDMA implements vfiouser.Device.
-func (d *device) MapDMA(vfiouser.DMAMap) error {
-	d.mappings++
+func (d *device) MapDMA(m vfiouser.DMAMap) error {
+	d.mappings[m.Addr] = true
 	return nil
 }
 
 // UnmapDMA implements vfiouser.Device.
-func (d *device) UnmapDMA(uint64, uint64) error {
-	d.mappings--
+func (d *device) UnmapDMA(addr, size uint64) error {
+	maps.DeleteFunc(d.mappings, func(a uint64, _ bool) bool { return a >= addr && a-addr < size })
 	return nil
 }
 
 // UnmapAllDMA implements vfiouser.Device.
 func (d *device) UnmapAllDMA() error {
-	d.mappings = 0
+	clear(d.mappings)
 	return nil
 }
 
