@@ -37,5 +37,6 @@ func (q *qp) checkMAD(wr *hostverbs.SendWR) hostverbs.WCStatus {
 	if total > uint64(activeMTU.Bytes()) {
 		return hostverbs.WCLocLenErr
 	}
-	return q.checkSGEs(sges, total, 0)
+	_, _, status := q.checkSGEs(sges, total, 0)
+	return status
 }

@@ -17,6 +17,14 @@ const longMessage = 1 << 20
 // deregistered between two visits.
 func (q *qp) move(p *qp, wr *hostverbs.SendWR, b *budget) hostverbs.WCStatus {
 	s := &q.sq
+	if s.nearWhole && s.farWhole && s.total <= b.bytes && s.moved == 0 {
+		status := q.copySpan(p, wr, s.near, s.far, s.total, wr.Opcode == hostverbs.OpRDMARead)
+		if status == hostverbs.WCSuccess {
+			s.moved = s.total
+			b.moved(s.total)
+		}
+		return status
+	}
 	for s.moved < s.total && b.bytes > 0 {
 		n, status := q.movePiece(p, wr, min(s.total-s.moved, b.bytes))
 		if status != hostverbs.WCSuccess {

@@ -39,9 +39,12 @@ func (q *qp) admit(from *qp, wr *hostverbs.SendWR) (reply, hostverbs.WCStatus) {
 		return q.nak(hostverbs.EventQPReqErr, hostverbs.WCRemInvReqErr)
 	}
 	if !isSend(wr.Opcode) && from.sq.total > 0 {
-		if _, ok := q.ctx.keys.remote(wr.RKey, q.pd, wr.RemoteAddr, from.sq.total, remoteAccess(wr.Opcode)); !ok {
+		var ok bool
+		from.sq.far, ok = q.ctx.keys.remote(wr.RKey, q.pd, wr.RemoteAddr, from.sq.total, remoteAccess(wr.Opcode))
+		if !ok {
 			return q.nak(hostverbs.EventQPAccessErr, hostverbs.WCRemAccessErr)
 		}
+		from.sq.farWhole = true
 	}
 	if !consumesReceive(wr.Opcode) {
 		return replyACK, hostverbs.WCSuccess
@@ -106,9 +109,11 @@ func (q *qp) admitReceive(from *qp, wr *hostverbs.SendWR) (reply, hostverbs.WCSt
 	if hostverbs.Length(sges) < from.sq.total {
 		return q.failReceive(hostverbs.WCLocLenErr, hostverbs.WCRemInvReqErr)
 	}
-	if status := q.checkSGEs(sges, from.sq.total, hostverbs.AccessLocalWrite); status != hostverbs.WCSuccess {
+	at, whole, status := q.checkSGEs(sges, from.sq.total, hostverbs.AccessLocalWrite)
+	if status != hostverbs.WCSuccess {
 		return q.failReceive(status, hostverbs.WCRemOpErr)
 	}
+	from.sq.far, from.sq.farWhole = at, whole
 	return replyACK, hostverbs.WCSuccess
 }
 

@@ -29,11 +29,14 @@ func (q *qp) checkRequest(wr *hostverbs.SendWR) hostverbs.WCStatus {
 		return hostverbs.WCLocLenErr
 	}
 	q.sq.total = total
-	return q.checkSGEs(sges, total, need)
+	var status hostverbs.WCStatus
+	q.sq.near, q.sq.nearWhole, status = q.checkSGEs(sges, total, need)
+	return status
 }
 
-// checkSGEs checks the entries that the first n bytes lie in. One without length names no memory, whatever its key.
-func (q *qp) checkSGEs(sges []hostverbs.SGE, n uint64, need hostverbs.AccessFlags) hostverbs.WCStatus {
+// checkSGEs checks the entries that the first n bytes lie in. One without length names no memory, whatever its key. If the
+// first entry holds all bytes, it says where they lie.
+func (q *qp) checkSGEs(sges []hostverbs.SGE, n uint64, need hostverbs.AccessFlags) (at span, whole bool, _ hostverbs.WCStatus) {
 	for i := range sges {
 		s := &sges[i]
 		if n == 0 {
@@ -42,12 +45,16 @@ func (q *qp) checkSGEs(sges []hostverbs.SGE, n uint64, need hostverbs.AccessFlag
 		if s.Length == 0 {
 			continue
 		}
-		if _, status := q.ctx.keys.local(s.LKey, q.pd, s.Addr, uint64(s.Length), need); status != hostverbs.WCSuccess {
-			return status
+		found, status := q.ctx.keys.local(s.LKey, q.pd, s.Addr, uint64(s.Length), need)
+		if status != hostverbs.WCSuccess {
+			return span{}, false, status
+		}
+		if i == 0 && n <= uint64(s.Length) {
+			return found, true, hostverbs.WCSuccess
 		}
 		n -= min(n, uint64(s.Length))
 	}
-	return hostverbs.WCSuccess
+	return span{}, false, hostverbs.WCSuccess
 }
 
 // consumesReceive says whether the peer needs a posted receive.

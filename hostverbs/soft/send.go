@@ -32,6 +32,10 @@ type sendQueue struct {
 	loff, roff uint32
 	moved      uint64
 	total      uint64
+	// near and far are where the message lies on the two sides if it is one piece there: as found in this step, since a
+	// region may be gone in the next.
+	near, far           span
+	nearWhole, farWhole bool
 
 	wr hostverbs.SendWR
 }
@@ -127,6 +131,7 @@ func (q *qp) resume(b *budget) {
 
 // step carries a request on as far as it goes, and says whether it is still under way.
 func (q *qp) step(wr *hostverbs.SendWR, b *budget) (under bool) {
+	q.sq.nearWhole, q.sq.farWhole = false, false
 	if q.sq.moved == 0 {
 		if status := q.checkRequest(wr); status != hostverbs.WCSuccess {
 			q.finish(wr, status)
@@ -180,7 +185,10 @@ func (q *qp) conclude(p *qp, wr *hostverbs.SendWR) {
 // packets is how many sequence numbers a message takes: one for each packet, and one packet if there are no bytes.
 func packets(n uint64, mtu hostverbs.MTU) uint32 {
 	size := uint64(mtu.Bytes())
-	return uint32(max(1, (n+size-1)/size))
+	if n <= size {
+		return 1
+	}
+	return uint32((n + size - 1) / size)
 }
 
 // finish completes a request. Any failure is the end of the queue pair's work.
