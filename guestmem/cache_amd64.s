@@ -43,9 +43,3 @@ line:
 	CMPQ SI, BX
 	JLS line
 	RET
-
-// func prefetchWrite(p unsafe.Pointer)
-TEXT ·prefetchWrite(SB), NOSPLIT, $0-8
-	MOVQ p+0(FP), AX
-	BYTE $0x0f; BYTE $0x0d; BYTE $0x08 // PREFETCHW (AX), which Go's assembler does not know
-	RET

@@ -15,7 +15,5 @@ func stream(dst, src hostPtr, n uint64) { move(dst, src, n) }
 // streamFence has nothing to order.
 func streamFence() {}
 
-// prefetchRead and prefetchWrite are hints.
+// prefetchRead is a hint.
 func prefetchRead(unsafe.Pointer, uintptr) {}
-
-func prefetchWrite(unsafe.Pointer) {}

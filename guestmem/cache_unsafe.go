@@ -27,11 +27,6 @@ func streamFence()
 //go:noescape
 func prefetchRead(p unsafe.Pointer, n uintptr)
 
-// prefetchWrite asks for a line to write to.
-//
-//go:noescape
-func prefetchWrite(p unsafe.Pointer)
-
 const (
 	// streamAlign is how dst must be aligned, streamBlock the unit of n.
 	streamAlign = 32

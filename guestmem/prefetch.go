@@ -15,10 +15,3 @@ func (p *Pages) Prefetch(off, n uint64) {
 	h, have := p.piece(off, &hint)
 	prefetchRead(h.p, uintptr(min(n, have)))
 }
-
-// PrefetchWrite asks for the line at off, to be written soon.
-func (p *Pages) PrefetchWrite(off uint64) {
-	if p.writable(off, 1) {
-		prefetchWrite(p.at(off).p)
-	}
-}

@@ -50,6 +50,9 @@ type completionQueue struct {
 	// dead says that nothing may be written any more: destroyed, overflowed, or its memory is gone.
 	dead bool
 	arm_ armState
+	// stage holds the last staged entries before prod, which are not in the guest's memory yet.
+	stage  [stageLen * abi.CQESize]byte
+	staged int
 	// shown is the index that the guest can read. listed says that the queue is in Worker.filled, fresh that one of its
 	// entries since then is what a solicited arm waits for.
 	shown         uint32
@@ -68,28 +71,32 @@ type completionQueue struct {
 	users int
 }
 
-// push appends a completion, to be shown by Worker.show. An error means that the guest's memory failed.
+// stageLen is how many entries are put together before they are written to the guest, at most.
+const stageLen = sendBatch
+
+// push appends a completion, to be shown by Worker.show. An error means that the guest's memory failed. It guards itself, and
+// touches the guest's memory only if it must.
 func (c *completionQueue) push(e *abi.CQE, solicited bool) error {
 	if c.dead {
 		return nil
 	}
-	d := c.dev
-	if c.ring.Full(c.prod, c.cons) {
+	if c.pages.Revoked() {
+		return c.lost(c.revoked())
+	}
+	if c.staged == stageLen || c.ring.Full(c.prod, c.cons) {
 		if err := c.makeRoom(); err != nil || c.dead {
 			return err
 		}
 	}
-	e.Encode(d.cqe[:])
-	if err := c.pages.Write(c.entryAt(c.prod), d.cqe[:]); err != nil {
-		return c.lost(err)
-	}
-	c.pages.PrefetchWrite(c.entryAt(c.prod + entriesAhead))
+	e.Encode(c.stage[c.staged*abi.CQESize:])
+	c.staged++
 	c.prod = c.ring.Inc(c.prod)
 	c.pushed++
 	if solicited {
 		c.solicitedAt = c.pushed
 		c.fresh = true
 	}
+	d := c.dev
 	d.live.CQEs++
 	if e.Status != abi.WCSuccess {
 		d.live.CQEErrors++
@@ -101,17 +108,14 @@ func (c *completionQueue) push(e *abi.CQE, solicited bool) error {
 	return nil
 }
 
-// entriesAhead is how many entries after the one that is written the line of another is asked for, which the guest has read
-// a round of the ring ago.
-const entriesAhead = 8
-
-// entryAt is where the entry of an index lies.
-func (c *completionQueue) entryAt(idx uint32) uint64 {
-	return abi.PageSize + uint64(c.ring.Slot(idx))*abi.CQESize
-}
-
-// makeRoom looks whether the guest has taken entries of a full queue. If not, the queue is over.
-func (c *completionQueue) makeRoom() error {
+// makeRoom writes what was put together, and looks whether the guest has taken entries of a full queue. If not, the queue
+// is over.
+func (c *completionQueue) makeRoom() (err error) {
+	defer c.dev.noteFault(&err)
+	defer c.dev.worker.domain.Recover(&err)
+	if err := c.flush(); err != nil || !c.ring.Full(c.prod, c.cons) {
+		return err
+	}
 	if err := c.readCons(); err != nil || c.dead || !c.ring.Full(c.prod, c.cons) {
 		return err
 	}
@@ -123,10 +127,33 @@ func (c *completionQueue) makeRoom() error {
 	return nil
 }
 
+// flush writes the entries that were put together, one after the other: the lines have to be fetched back from the guest's
+// processor, and the processor does that for several at once only if nothing else is stored in between.
+func (c *completionQueue) flush() error {
+	n := uint32(c.staged)
+	if n == 0 {
+		return nil
+	}
+	c.staged = 0
+	slot := c.ring.Slot(c.prod - n)
+	first := min(n, c.ring.N-slot)
+	err := c.pages.Write(abi.PageSize+uint64(slot)*abi.CQESize, c.stage[:first*abi.CQESize])
+	if err == nil && first < n {
+		err = c.pages.Write(abi.PageSize, c.stage[first*abi.CQESize:n*abi.CQESize])
+	}
+	if err != nil {
+		return c.lost(err)
+	}
+	return nil
+}
+
 // publish stores the index behind the entries that were pushed: the guest sees them from now on. Entries are stored before.
 func (c *completionQueue) publish() error {
 	if c.shown == c.prod {
 		return nil
+	}
+	if err := c.flush(); err != nil {
+		return err
 	}
 	if err := c.pages.Store32(rxProdTail, c.prod); err != nil {
 		return c.lost(err)
@@ -189,6 +216,11 @@ func (c *completionQueue) unread() uint32 {
 	}
 	n, _ := c.ring.Pending(c.prod, c.cons)
 	return n
+}
+
+// revoked is the error of a queue whose memory was unmapped.
+func (c *completionQueue) revoked() error {
+	return fmt.Errorf("completion queue %d: %w", c.handle, guestmem.ErrRevoked)
 }
 
 // lost handles an error of the queue's memory: the queue is over.

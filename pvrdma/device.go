@@ -99,7 +99,6 @@ type Device struct {
 	unflushed bool // Notifier.CQEvent had no room
 	sends     [sendBatch]hostverbs.SendWR
 	wqe       [maxWQESize]byte
-	cqe       [abi.CQESize]byte
 	// live are the counters. They are plain numbers because a store that others may look at any time costs as much as
 	// the rest of a message: who wants them asks between two visits.
 	live Counters

@@ -128,10 +128,16 @@ func ownWays() map[string]way {
 func engineWays() map[string]way {
 	return map[string]way{
 		"a completion of a send": func(t *testing.T, _ *rig, _ *guest, q *guestQP, _ *guestCQ) {
-			wantErrno(t, q.complete(hostverbs.WC{}), unix.EFAULT)
+			if err := q.complete(hostverbs.WC{}); err != nil { // it is written with others, at the end of the visit
+				t.Error(err)
+			}
 		},
 		"a completion of a receive": func(t *testing.T, _ *rig, _ *guest, q *guestQP, _ *guestCQ) {
-			wantErrno(t, q.engine.h.CompleteRecv(&hostverbs.WC{}), unix.EFAULT)
+			var err error
+			for n := 0; err == nil && n <= stageLen; n++ { // until the others must be written
+				err = q.engine.h.CompleteRecv(&hostverbs.WC{})
+			}
+			wantErrno(t, err, unix.EFAULT)
 		},
 		"a receive for a peer's message": func(t *testing.T, _ *rig, _ *guest, q *guestQP, _ *guestCQ) {
 			_, err := q.engine.h.PullRecv(&hostverbs.RecvWR{})

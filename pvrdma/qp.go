@@ -211,10 +211,7 @@ func (q *queuePair) CompleteSend(wc *hostverbs.WC) error { return q.complete(q.s
 // CompleteRecv implements hostverbs.QPHandler.
 func (q *queuePair) CompleteRecv(wc *hostverbs.WC) error { return q.complete(q.recvCQ, wc) }
 
-func (q *queuePair) complete(c *completionQueue, wc *hostverbs.WC) (err error) {
-	d := q.dev
-	defer d.noteFault(&err)
-	defer d.worker.domain.Recover(&err)
+func (q *queuePair) complete(c *completionQueue, wc *hostverbs.WC) error {
 	e := q.encodeCompletion(wc)
 	return c.push(&e, wc.Solicited || wc.Status != hostverbs.WCSuccess)
 }

@@ -23,7 +23,7 @@ func (d *Device) EndRevoked() {
 	d.revocations = n
 	endBatches(d, d.cqs.slots, func(c *completionQueue) bool { return c.pages.Revoked() }, func(c *completionQueue) {
 		if !c.dead {
-			_ = c.lost(fmt.Errorf("completion queue %d: %w", c.handle, guestmem.ErrRevoked))
+			_ = c.lost(c.revoked())
 		}
 	})
 	endBatches(d, d.qps.slots, func(q *queuePair) bool { return q.pages.Revoked() }, func(q *queuePair) {
