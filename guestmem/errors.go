@@ -22,7 +22,7 @@ var (
 	ErrMapCount = fmt.Errorf("limit of mappings, which follows from the sysctl vm.max_map_count: %w", unix.ENOMEM)
 )
 
-// ErrScattered: a page list has no window because none is possible or it would not pay.
+// ErrScattered says that a page list has no window because none is possible or it would not pay.
 var ErrScattered = errors.New("page list has no window")
 
 // Details of refusals; each wraps the errno the API promises.
