@@ -24,7 +24,7 @@ func inRuns(base uint64, n, length int) []uint64 {
 // BenchmarkScatter compares what a copy costs by a run list, through a window, and between memory that is contiguous
 // anyway, in turns. The figures are medians: GB/s of each, and the two as a share of the contiguous copy.
 func BenchmarkScatter(b *testing.B) {
-	for _, region := range []uint64{256 << 10, 1 << 20, 8 << 20, 64 << 20} {
+	for _, region := range []uint64{256 << 10, 1 << 20, 8 << 20, 16 << 20, 64 << 20} {
 		for _, length := range []int{1, 4, 16, 64, 256} {
 			for _, size := range []uint64{64 << 10, 256 << 10, 1 << 20} {
 				if size > region || uint64(length)*page > region {

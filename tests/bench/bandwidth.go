@@ -12,12 +12,30 @@ const (
 	largeWindow = 4
 )
 
+// layouts are how the memory lies, in the guest and in the daemon.
+var layouts = []struct {
+	name, bound string
+	scatter     bool
+	// windows is the daemon's key of that name.
+	windows string
+	// sideBySide says that the bound has the same pages mapped as the daemon's windows have them.
+	sideBySide bool
+	aim        aim
+}{
+	{name: "adjacent pages", bound: "copy of the same pages", windows: "auto", aim: aim{AtLeast: 0.9}},
+	{
+		name: "scattered 4 KiB pages", bound: "copy of the same pages, mapped side by side", scatter: true, windows: "auto", sideBySide: true,
+		aim: aim{AtLeast: 0.9},
+	},
+	{name: "the same without a window", bound: "copy of the same pages", scatter: true, windows: "off"},
+}
+
 // measureBandwidth measures messages of 1 MiB. Their bound is a copy of the same bytes from and to the same pages, on the
-// worker's processor.
+// worker's processor: in one piece where the daemon has a window, else page by page if they are not adjacent.
 func measureBandwidth(b *bench) ([]result, error) {
 	var all []result
-	for _, scatter := range []bool{false, true} {
-		r, err := measureLayout(b, scatter)
+	for i := range layouts {
+		r, err := measureLayout(b, i)
 		all = append(all, r...)
 		if err != nil {
 			return all, err
@@ -26,8 +44,11 @@ func measureBandwidth(b *bench) ([]result, error) {
 	return all, nil
 }
 
-func measureLayout(b *bench, scatter bool) ([]result, error) {
-	w, err := b.open(worldOptions{Pairs: 1, Queues: 1, Depth: smallDepth, Bytes: largeSize * largeSlots, Scatter: scatter})
+func measureLayout(b *bench, i int) ([]result, error) {
+	l := &layouts[i]
+	w, err := b.open(worldOptions{
+		Pairs: 1, Queues: 1, Depth: smallDepth, Bytes: largeSize * largeSlots, Scatter: l.scatter, Windows: l.windows,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -36,16 +57,12 @@ func measureLayout(b *bench, scatter bool) ([]result, error) {
 	if err := w.guest.call("layout", nil, &c); err != nil {
 		return nil, err
 	}
-	c.Size, c.Slots, c.Time = largeSize, largeSlots, b.turn
+	c.Size, c.Slots, c.Time, c.SideBySide = largeSize, largeSlots, b.turn, l.sideBySide
 	plain := func() (float64, error) {
 		w.hold()
 		var a flowAnswer
 		err := w.far.call("memcpy", c, &a)
 		return largeSize / a.PerMessage, err
-	}
-	layout, a := "adjacent pages", aim{AtLeast: 0.9}
-	if scatter {
-		layout, a = "scattered 4 KiB pages", aim{}
 	}
 	var all []result
 	for _, send := range []bool{false, true} {
@@ -58,7 +75,7 @@ func measureLayout(b *bench, scatter bool) ([]result, error) {
 			v, err := w.rate(q)
 			return largeSize / v, err
 		}
-		r, err := b.turns(fmt.Sprintf("1 MiB %s, %s", op, layout), "GB/s", "copy of the same pages", subject, plain, a)
+		r, err := b.turns(fmt.Sprintf("1 MiB %s, %s", op, l.name), "GB/s", l.bound, subject, plain, l.aim)
 		if err != nil {
 			return all, err
 		}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -83,6 +84,8 @@ type worldOptions struct {
 	Bytes int
 	// Scatter says that the guests' pages lie in no order.
 	Scatter bool
+	// Windows is the daemon's key of that name, "auto" if empty.
+	Windows string
 	// Polling says that programs store a word into their doorbell page whenever they find no completion.
 	Polling bool
 }
@@ -96,7 +99,7 @@ func (b *bench) open(o worldOptions) (w *world, err error) {
 			w = nil
 		}
 	}()
-	if w.d, err = startDaemon(b, 2*o.Pairs); err != nil {
+	if w.d, err = startDaemon(b, 2*o.Pairs, cmp.Or(o.Windows, "auto")); err != nil {
 		return w, err
 	}
 	if w.guest, err = startProcess(roleGuest, b.guestCPU); err != nil {

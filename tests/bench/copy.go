@@ -28,6 +28,8 @@ type copyRequest struct {
 	From, To    memoryFile
 	Size, Slots int
 	Time        time.Duration
+	// SideBySide has the pages mapped once more in the order of the registration, so that a message is one piece.
+	SideBySide bool
 }
 
 // memoryLayout returns where the registered memory of the first pair lies.
@@ -68,8 +70,8 @@ const pageSize = 4096
 // are contiguous, else one for each piece that is.
 func memcpy(_ *child, q copyRequest) (a flowAnswer, err error) {
 	var mem [2][]byte
-	for i, f := range []memoryFile{q.From, q.To} {
-		if mem[i], err = mapFile(f.Path, f.Size); err != nil {
+	for i, f := range []*memoryFile{&q.From, &q.To} {
+		if mem[i], err = q.mapMemory(f); err != nil {
 			return a, err
 		}
 		defer unix.Munmap(mem[i])
@@ -91,6 +93,16 @@ func memcpy(_ *child, q copyRequest) (a flowAnswer, err error) {
 	}
 	a.PerMessage = float64(time.Since(begin).Nanoseconds()) / float64(n)
 	return a, nil
+}
+
+// mapMemory maps a memory and makes its runs offsets in what it returns.
+func (q copyRequest) mapMemory(f *memoryFile) ([]byte, error) {
+	if !q.SideBySide {
+		return mapFile(f.Path, f.Size)
+	}
+	b, err := mapRuns(*f)
+	f.Runs = []memoryRun{{0, len(b)}}
+	return b, err
 }
 
 // piece is what one copy moves.

@@ -36,13 +36,13 @@ type daemon struct {
 }
 
 // startDaemon starts a daemon that serves some guests and polls without sleeping.
-func startDaemon(b *bench, guests int) (*daemon, error) {
+func startDaemon(b *bench, guests int, windows string) (*daemon, error) {
 	dir, err := os.MkdirTemp(b.dir, "d")
 	if err != nil {
 		return nil, err
 	}
 	d := &daemon{dir: dir, guests: guests, done: make(chan error, 1)}
-	text := "spin = \"1s\"\n[log]\nlevel = \"warn\"\n[metrics]\nlisten = \"off\"\n"
+	text := fmt.Sprintf("spin = \"1s\"\nwindows = %q\n", windows) + "[log]\nlevel = \"warn\"\n[metrics]\nlisten = \"off\"\n"
 	for i, s := range d.sockets() {
 		text += fmt.Sprintf("[[guest]]\nname = \"g%d\"\nsocket_path = %q\nmac = \"02:00:00:00:00:%02x\"\n", i, s, i+1)
 	}
