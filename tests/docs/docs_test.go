@@ -4,12 +4,16 @@ package docs
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -142,8 +146,11 @@ func run(t *testing.T, binary, command string) {
 	}
 }
 
-// execute runs a command with the daemon that was just built. One that ends in & must still run after a moment, and is
-// then told to end.
+// patience is how long a command may take, or a daemon until it is ready.
+const patience = 20 * time.Second
+
+// execute runs a command with the daemon that was just built. One that ends in & must get ready and go on, and is then
+// told to end.
 func execute(t *testing.T, binary, command string) (string, error) {
 	t.Helper()
 	words := strings.Fields(strings.TrimPrefix(command, "bin/"))
@@ -155,33 +162,54 @@ func execute(t *testing.T, binary, command string) (string, error) {
 		words[i] = strings.Replace(w, "/tmp/", t.TempDir()+"/", 1)
 	}
 	var out bytes.Buffer
-	cmd := exec.Command(binary, words[1:]...)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, binary, words[1:]...)
 	cmd.Stdout, cmd.Stderr = &out, &out
+	if !background {
+		err := cmd.Run()
+		return out.String(), errors.Join(err, ctx.Err())
+	}
+	notified := notifySocket(t)
+	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+notified.LocalAddr().String())
 	if err := cmd.Start(); err != nil {
 		return "", err
 	}
-	done := make(chan error, 1)
-	go func() { done <- cmd.Wait() }()
-	limit := 20 * time.Second
-	if background {
-		limit = time.Second
-	}
-	select {
-	case err := <-done:
-		if background {
-			err = fmt.Errorf("ended by itself: %w", os.ErrProcessDone)
-		}
-		return out.String(), err
-	case <-time.After(limit):
-	}
-	if !background {
-		_ = cmd.Process.Kill()
-		<-done
-		return out.String(), os.ErrDeadlineExceeded
-	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		return out.String(), err
-	}
-	err := <-done
+	ready := awaitReady(notified)
+	// A daemon that has ended by itself takes no signal any more.
+	err := errors.Join(ready, cmd.Process.Signal(syscall.SIGTERM), cmd.Wait(), ctx.Err())
 	return out.String(), err
+}
+
+// notifySocket is where a daemon says that it is ready, as sd_notify(3) has it.
+func notifySocket(t *testing.T) *net.UnixConn {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "docs") // a test's own folder has too long a name for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// awaitReady returns when the daemon has said READY=1.
+func awaitReady(c *net.UnixConn) error {
+	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	message := make([]byte, 4096)
+	for {
+		n, err := c.Read(message)
+		if err != nil {
+			return fmt.Errorf("wait until the daemon is ready: %w", err)
+		}
+		if slices.Contains(strings.Split(string(message[:n]), "\n"), "READY=1") {
+			return nil
+		}
+	}
 }
