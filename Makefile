@@ -12,8 +12,8 @@ build: ## build bin/pvrdmad, static
 test: ## run every test of the project; what the machine lacks is installed
 	scripts/test
 
-test-long: ## the same with two minutes of fuzzing a target, ten minutes of traffic, millions of wake-ups, and planted faults
-	LONG=1 FUZZ_TIME=2m PVRDMAD_SOAK=10m scripts/test
+test-long: ## the same with a quarter of an hour of fuzzing a target, ten minutes of traffic, millions of wake-ups, and planted faults
+	LONG=1 FUZZ_TIME=15m PVRDMAD_SOAK=10m scripts/test
 
 bench: ## measure the daemon against what the machine allows; leave it alone meanwhile
 	scripts/setup

@@ -60,10 +60,10 @@ func run(out io.Writer, profile string, least float64) error {
 	return judge(out, files, least)
 }
 
-// judge prints the tally of every file and fails if all of them together are covered too little, or if a pattern has no
+// judge prints the tally of every file and fails if those of a package together are covered too little, or if a pattern has no
 // file: a name that changed would otherwise hide what it named.
 func judge(out io.Writer, files map[string]tally, least float64) error {
-	var sum tally
+	packages := map[string]tally{}
 	for _, pattern := range decoders {
 		found := false
 		for name := range files {
@@ -77,14 +77,21 @@ func judge(out io.Writer, files map[string]tally, least float64) error {
 		if !slices.ContainsFunc(decoders, func(p string) bool { return matches(p, name) }) {
 			continue
 		}
-		t := files[name]
-		sum.covered, sum.all = sum.covered+t.covered, sum.all+t.all
+		t, pkg := files[name], packages[path.Dir(name)]
+		packages[path.Dir(name)] = tally{pkg.covered + t.covered, pkg.all + t.all}
 		fmt.Fprintf(out, "%6.1f %%  %4d of %4d  %s\n", t.percent(), t.covered, t.all, name)
 	}
-	fmt.Fprintf(out, "%6.1f %%  %4d of %4d  in all\n", sum.percent(), sum.covered, sum.all)
-	if sum.percent() < least {
-		return fmt.Errorf("the corpora cover %.1f %% of the statements, want %.0f %%; next: run the fuzzers longer and "+
-			"commit what they find", sum.percent(), least)
+	var low []string
+	for _, name := range slices.Sorted(maps.Keys(packages)) {
+		t := packages[name]
+		fmt.Fprintf(out, "%6.1f %%  %4d of %4d  %s in all\n", t.percent(), t.covered, t.all, name)
+		if t.percent() < least {
+			low = append(low, fmt.Sprintf("%s is covered to %.1f %%", name, t.percent()))
+		}
+	}
+	if len(low) != 0 {
+		return fmt.Errorf("%s, want %.0f %%; next: run the fuzzers longer and commit what they find", strings.Join(low, ", "),
+			least)
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func (w *world) finish() {
 	w.threads.Wait()
 	w.Settle()
 	w.n.untouched(w.t)
-	w.n.alive(w.t)
+	w.n.alive(w.t, w.patience)
 	if bytes.Contains(w.RAM.All(), binary.LittleEndian.AppendUint64(nil, secretWord)) {
 		w.t.Error("the guest has a secret of its neighbour's in its memory")
 	}
@@ -62,7 +62,7 @@ func (w *world) finish() {
 func (w *world) nothingLeft() {
 	w.t.Helper()
 	now := count()
-	for deadline := time.Now().Add(5 * time.Second); now.above(w.left) && time.Now().Before(deadline); now = count() {
+	for deadline := time.Now().Add(w.patience); now.above(w.left) && time.Now().Before(deadline); now = count() {
 		time.Sleep(100 * time.Microsecond)
 	}
 	if now.above(w.left) {
@@ -101,7 +101,7 @@ func (n *neighbour) event(page uint64) bool {
 }
 
 // alive fails unless the neighbour's device executes a command and carries a message between its own queue pairs.
-func (n *neighbour) alive(t testing.TB) {
+func (n *neighbour) alive(t testing.TB, patience time.Duration) {
 	t.Helper()
 	if a := n.Post(n.Request("query_port").Set("port_num", 1).Bytes()); !a.OK() {
 		t.Errorf("the neighbour's QUERY_PORT: ERR %d, %v", a.Reg, n.Seen.Last())
@@ -114,7 +114,7 @@ func (n *neighbour) alive(t testing.TB) {
 	ram.Store32(n.Bytes(n.loop.Pages[0], 16), 0, 1)
 	n.Doorbell(1, 0, n.Const("PVRDMA_UAR_QP_SEND")|n.loop.Handle)
 	ring := n.Bytes(n.loopCQ.Pages[0], 16)
-	for deadline := time.Now().Add(10 * time.Second); ram.Load32(ring, 8) != 2; {
+	for deadline := time.Now().Add(patience); ram.Load32(ring, 8) != 2; {
 		if time.Now().After(deadline) {
 			t.Errorf("the neighbour's own message has not arrived: %d completions, %v", ram.Load32(ring, 8), n.Seen.Counts())
 			return

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/pvrdmad/pvrdmad/hostverbs"
 	"github.com/pvrdmad/pvrdmad/internal/testguest/ram"
@@ -34,11 +35,15 @@ type world struct {
 	gsi     inproc.QP
 	uar     []byte // its doorbell pages, nil if they are trapped
 	// quiet says that nobody else writes into the guest's memory, busy that the guest has posted something.
-	quiet   bool
-	busy    bool
-	stop    atomic.Bool
-	threads sync.WaitGroup
-	left    census
+	quiet bool
+	busy  bool
+	// commands counts those that were executed.
+	commands int
+	stop     atomic.Bool
+	threads  sync.WaitGroup
+	left     census
+	// patience is how long is waited for what must come, and for what must go.
+	patience time.Duration
 }
 
 // neighbour is the other guest. What it has allowed the first is a region and some receives; the rest is its secret.
@@ -71,7 +76,7 @@ func fuzzing() bool {
 // newWorld boots both guests and connects them. trap makes the first one's doorbells messages.
 func newWorld(t testing.TB, trap bool) *world {
 	t.Helper()
-	w := &world{t: t, left: count(), quiet: true}
+	w := &world{t: t, left: count(), quiet: true, patience: 10 * time.Second}
 	h := inproc.NewHost(t)
 	w.Guest = h.Guest(inproc.Options{
 		Name: "a", Memory: memory, Trap: trap, Limits: hostverbs.Limits{MaxQP: few, MaxCQ: few, MaxMR: few, MaxPD: few},
