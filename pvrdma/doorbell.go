@@ -190,10 +190,15 @@ func (d *Device) takePage(c *userContext) (worked, watched bool) {
 	if d.doorbells.Load32(base+abi.UARQPOffset) != 0 {
 		v := d.doorbells.Swap32(base+abi.UARQPOffset, 0)
 		d.live.Doorbells++
-		if q := d.qps.get(v & abi.UARHandleMask); q != nil && q.ctx == c {
-			q.rung(v)
+		q := d.qps.get(v & abi.UARHandleMask)
+		if q != nil && q.ctx == c {
+			q.rung(abi.UARQPSend | abi.UARQPRecv) // one of the two may have hidden the other
+		} else {
+			q = nil
 		}
-		c.qpSweep.begin(len(c.qps))
+		if q == nil || len(c.qps) > 1 {
+			c.qpSweep.begin(len(c.qps))
+		}
 		worked = true
 	}
 	if d.doorbells.Load32(base+abi.UARCQOffset) != 0 {
