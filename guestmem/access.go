@@ -71,8 +71,9 @@ func (p *Pages) Read(off uint64, b []byte) error {
 	if !p.readable(off, n) {
 		return p.refuse(off, n, ProtRead)
 	}
-	if !p.one.isNil() {
-		copy(b, p.one.add(off).bytes(n))
+	hint := -1
+	if h, have := p.piece(off, &hint); n <= have { // as nearly always
+		copy(b, h.bytes(n))
 		return nil
 	}
 	w := walker{p: p, hint: -1}
@@ -86,8 +87,9 @@ func (p *Pages) Write(off uint64, b []byte) error {
 	if !p.writable(off, n) {
 		return p.refuse(off, n, ProtWrite)
 	}
-	if !p.one.isNil() {
-		copy(p.one.add(off).bytes(n), b)
+	hint := -1
+	if h, have := p.piece(off, &hint); n <= have { // as nearly always
+		copy(h.bytes(n), b)
 		return nil
 	}
 	w := walker{p: p, hint: -1}

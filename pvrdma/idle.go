@@ -59,7 +59,11 @@ func (i *idler) prepareThread(tid int32) {
 }
 
 // beginPass starts a look at all sources of work: what is rung after it ends the sleep that may follow.
-func (i *idler) beginPass() { i.state.Store(awake) }
+func (i *idler) beginPass() {
+	if i.state.Load() != awake { // a store that others look at would wait for all stores before it
+		i.state.Store(awake)
+	}
+}
 
 // worked notes that the pass found something.
 func (i *idler) worked(now int64) {
@@ -67,13 +71,15 @@ func (i *idler) worked(now int64) {
 	i.nextStep = firstIdleStep
 }
 
-// step idles after a pass without work: until next (0: never) at the latest, for at most maxSleep.
-func (i *idler) step(now, next, maxSleep int64) {
+// step idles after a pass without work: until next (0: never) at the latest, for at most maxSleep. It reports whether time
+// went by.
+func (i *idler) step(now, next, maxSleep int64) (slept bool) {
 	sleep := i.sleep(now, next, maxSleep)
 	if sleep <= 0 || !i.state.CompareAndSwap(awake, sleeping) {
-		return
+		return false
 	}
 	futexWait(&i.state, sleeping, sleep)
+	return true
 }
 
 // sleep returns how long to sleep now, 0 or less for not at all, and prepares the step after this one.

@@ -131,20 +131,31 @@ func (w *Worker) run() {
 	w.tid.Store(int32(unix.Gettid()))
 	guestmem.PrepareGoroutine()
 	w.idle.prepareThread(w.tid.Load())
-	for {
+	now := w.clock()
+	for stale := 0; ; stale++ {
 		w.idle.beginPass()
-		if w.pending.Load() != 0 && w.runTasks() {
-			return
+		if w.pending.Load() != 0 {
+			if w.runTasks() {
+				return
+			}
+			stale = clockEvery
 		}
-		now := w.clock()
+		if stale >= clockEvery {
+			now, stale = w.clock(), 0
+		}
 		worked, next := w.pass(now)
-		if worked {
+		switch {
+		case worked:
 			w.idle.worked(now)
-			continue
+			stale = clockEvery
+		case w.idle.step(now, next, w.maxSleep):
+			stale = clockEvery
 		}
-		w.idle.step(now, next, w.maxSleep)
 	}
 }
+
+// clockEvery is how many passes without work go by on one reading of the clock: it takes a quarter of such a pass.
+const clockEvery = 4
 
 // pass lets devices and the engine do a bounded amount of work, and reports whether there was any and when to come again.
 //
@@ -235,15 +246,24 @@ func (w *Worker) visit(d *Device, now int64) (worked bool, next int64) {
 func (w *Worker) guard(d *Device, fn func()) (ok bool) {
 	defer func() {
 		if r := recover(); r != nil {
-			d.fail(asError(r))
+			w.recovered(r, d.fail)
 			ok = false
 		}
 	}()
-	err := w.catch(fn)
-	if err != nil && !w.blame(err) {
-		d.fail(err)
+	fn()
+	return true
+}
+
+// recovered has the device reset whose memory failed, if that is what was recovered, and else calls fail.
+func (w *Worker) recovered(r any, fail func(error)) {
+	defer func() {
+		if r := recover(); r != nil {
+			fail(asError(r))
+		}
+	}()
+	if err := w.catch(func() { panic(r) }); !w.blame(err) {
+		fail(err)
 	}
-	return err == nil
 }
 
 // catch runs fn with faults of guest memory as errors.
@@ -271,21 +291,19 @@ func (w *Worker) blame(err error) bool {
 // progress calls the engine. A panic in there belongs to no guest that we could name, so that every guest of the engine is
 // reset; a fault of guest memory, which the engine should have handled itself, belongs to its owner.
 func (w *Worker) progress(now int64) (worked bool, next int64) {
+	worked, next = w.guardedProgress(now)
+	w.show()
+	return worked, next
+}
+
+func (w *Worker) guardedProgress(now int64) (worked bool, next int64) {
 	defer func() {
 		if r := recover(); r != nil {
-			w.failAll(asError(r))
-			worked = true
+			w.recovered(r, w.failAll)
+			worked, next = true, 0
 		}
 	}()
-	defer w.show()
-	err := w.catch(func() { worked, next = w.poller.Progress(now) })
-	if err != nil {
-		if !w.blame(err) {
-			w.failAll(err)
-		}
-		return true, 0
-	}
-	return worked, next
+	return w.poller.Progress(now)
 }
 
 func (w *Worker) failAll(err error) {
