@@ -193,6 +193,7 @@ func (q *qp) silence() {
 	q.todo = 0
 	q.pl.active.remove(q)
 	q.peer = nil
+	q.sq.far = span{}
 	q.epoch++
 	q.unlearn()
 }
@@ -204,6 +205,7 @@ func (q *qp) unlearn() {
 	if p == nil {
 		return
 	}
+	p.sq.far = span{} // found anew in each step
 	if p.peer == q {
 		p.peer = nil
 	}
