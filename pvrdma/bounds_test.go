@@ -103,6 +103,22 @@ func TestAllDoorbellsAreTakenBeforeACommandHoweverMany(t *testing.T) {
 	}
 }
 
+func TestAQueuePairOfAFailedCompletionQueueIsSeenInErrorAtOnce(t *testing.T) {
+	r := newRig(t)
+	r.engine.attr.MaxQP = 1024
+	g := r.newGuest()
+	q, _ := g.rcQP(userPage, 8)
+	all := twins(q, 2*passLooks)
+	r.settle()
+	all[0].sendCQ.fail()
+	last := all[len(all)-1]
+	g.must(&abi.CmdQueryQPReq{Hdr: hdr(abi.CmdQueryQP), QPHandle: last.handle}, nil)
+	if n := last.engine.(*fakeQP).failed(); n != 1 {
+		t.Errorf("a queue pair had failed %d times when its state was asked for, want 1", n)
+	}
+	r.settle()
+}
+
 // twins returns n queue pairs with the completion queues of q, all in the memory of q.
 func twins(q *guestQP, n int) []*queuePair {
 	q.t.Helper()
@@ -128,6 +144,7 @@ func TestACompletionQueueThatFailsTakesItsQueuePairsAlongInManyPasses(t *testing
 	all := twins(q, n)
 	other := g.createQP(q.req.PDHandle, g.createCQ(all[0].ctx.handle, 8), g.createCQ(all[0].ctx.handle, 8))
 
+	r.settle()
 	all[0].sendCQ.fail()
 	failed := func() (k int) {
 		for _, q := range all {

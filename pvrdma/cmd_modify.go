@@ -26,20 +26,21 @@ func (d *Device) modifyQP(req *Request, _ *Response) error {
 	if !q.mayMove(attr.QPState) {
 		return fmt.Errorf("queue pair %d to %s: %w", q.handle, attr.QPState, guestmem.ErrRevoked)
 	}
-	parked := false
-	d.worker.Do(func() {
-		parked = q.parked
-		if attr.QPState == hostverbs.StateReset {
-			q.parked = true
-		}
-	})
+	parked := q.parked // which commands alone change
+	if attr.QPState == hostverbs.StateReset {
+		d.worker.Do(func() { q.parked = true })
+	}
 	if err := d.modify(q, &attr, mask); err != nil {
 		if !parked {
 			d.do(q.unpark)
 		}
 		return err
 	}
+	same := !parked && q.reported == attr.QPState
 	d.reportState(q, &attr, mask)
+	if same {
+		return nil // nothing was posted that could not be served before
+	}
 	if !d.do(func() { q.moved(attr.QPState) }) {
 		return fmt.Errorf("queue pair %d: %w", q.handle, errFailed)
 	}
@@ -92,6 +93,7 @@ func (d *Device) queryQP(req *Request, resp *Response) error {
 	if q == nil {
 		return noSuch("queue pair", r.QPHandle)
 	}
+	d.worker.Do(q.settle)
 	attr, err := q.engine.Query()
 	if err != nil {
 		return fmt.Errorf("queue pair %d: %w", q.handle, err)

@@ -65,8 +65,10 @@ type completionQueue struct {
 	inGrace   bool
 	graceFrom int64
 	graceMark uint64
-	// failAt is the next slot of Device.qps to look at for queue pairs of a queue that has failed.
-	failAt int
+	// failing says that the queue has failed and not all its queue pairs have, failAt is the next slot of Device.qps to look
+	// at for them.
+	failing bool
+	failAt  int
 	// users counts the queue pairs that use it. Written inside Worker.Do.
 	users int
 }
@@ -242,7 +244,7 @@ func (c *completionQueue) fail() {
 
 // failQPs fails the queue pairs that use the queue, in the next passes: a guest may have thousands of both.
 func (c *completionQueue) failQPs() {
-	c.failAt = 0
+	c.failing, c.failAt = true, 0
 	c.dev.failing.push(c)
 }
 
@@ -251,7 +253,7 @@ func (d *Device) spreadFailures() {
 	for d.failing.len() > 0 && d.looks > 0 {
 		c := d.failing.front()
 		if c.failAt >= len(d.qps.slots) {
-			d.failing.pop()
+			d.failing.pop().failing = false
 			continue
 		}
 		d.looks--

@@ -53,7 +53,8 @@ type doorbell struct{ page, offset, value uint32 }
 
 // trappedDoorbells carries doorbells from the guest's goroutine to the worker.
 type trappedDoorbells struct {
-	waiting atomic.Int32
+	// waiting is how many were not served yet. The guest's goroutine adds, the worker subtracts.
+	waiting atomic.Int64
 	mu      sync.Mutex
 	queue   []doorbell // guarded by mu
 	// taken is what queue was before, of which served were served. The two slices change places, so that both keep
@@ -72,8 +73,8 @@ func (d *Device) Doorbell(page, offset, value uint32) {
 	t.mu.Lock()
 	t.queue = append(t.queue, doorbell{page, offset, value})
 	n := len(t.queue)
+	t.waiting.Add(1)
 	t.mu.Unlock()
-	t.waiting.Store(1)
 	if n >= maxTrapped {
 		d.catchUp()
 		return
@@ -81,16 +82,37 @@ func (d *Device) Doorbell(page, offset, value uint32) {
 	d.worker.Wake()
 }
 
-// Rung says that doorbell pages may have been written: the poller looks at once. Any goroutine.
-func (d *Device) Rung() { d.worker.Wake() }
+// Rung says that the guest does something, so that doorbell pages may have been written: the poller looks soon. The
+// goroutine of the guest's commands.
+func (d *Device) Rung() {
+	if len(d.polled) != 0 {
+		d.worker.attend()
+	}
+}
 
 // catchUp serves the doorbells that were rung until now, so that a command sees their effect. Other guests have their
 // turns in between. Command goroutine.
 func (d *Device) catchUp() {
-	for more := true; more; {
+	for more := d.hasDoorbells(); more; {
 		more = false
 		d.do(func() { more = d.takeDoorbells() })
 	}
+}
+
+// hasDoorbells reports whether a doorbell may be waiting. Most commands find none, and need not disturb the worker. Command
+// goroutine.
+func (d *Device) hasDoorbells() bool {
+	if d.trapped.waiting.Load() != 0 {
+		return true
+	}
+	for _, c := range d.polled {
+		base := int(c.page) * abi.PageSize
+		if d.doorbells.Load32(base+abi.UARQPOffset)|d.doorbells.Load32(base+abi.UARCQOffset)|
+			d.doorbells.Load32(base+abi.UARSRQOffset) != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // takeDoorbells serves doorbells and reports whether more wait. Runs inside Device.do.
@@ -104,7 +126,7 @@ func (d *Device) takeDoorbells() (more bool) {
 	for _, c := range d.polled {
 		d.takePage(c)
 	}
-	return !d.failed && d.trapped.waits()
+	return !d.failed && d.trapped.waiting.Load() != 0
 }
 
 // dropDoorbells forgets doorbells that were rung and not served. Runs inside Worker.Do.
@@ -114,9 +136,6 @@ func (d *Device) dropDoorbells() {
 		d.doorbells.Zero(int(c.page))
 	}
 }
-
-// waits reports whether there are doorbells to serve. Worker.
-func (t *trappedDoorbells) waits() bool { return t.served < len(t.taken) || t.waiting.Load() != 0 }
 
 // drop forgets all doorbells. Worker.
 func (t *trappedDoorbells) drop() {
@@ -132,7 +151,6 @@ func (t *trappedDoorbells) next() []doorbell {
 	if t.served == len(t.taken) {
 		t.mu.Lock()
 		t.queue, t.taken = t.taken[:0], t.queue
-		t.waiting.Store(0)
 		t.mu.Unlock()
 		t.served = 0
 	}
@@ -142,10 +160,12 @@ func (t *trappedDoorbells) next() []doorbell {
 // takeTrapped serves doorbells that came by message, and reports whether there was one.
 func (d *Device) takeTrapped() bool {
 	t := &d.trapped
-	if !t.waits() {
+	if t.waiting.Load() == 0 {
 		return false
 	}
 	queue := t.next()
+	before := t.served
+	defer func() { t.waiting.Add(int64(before - t.served)) }()
 	for _, b := range queue {
 		if d.failed || d.looks <= 0 {
 			break

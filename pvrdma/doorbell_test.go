@@ -309,11 +309,18 @@ func TestDoorbellsOfADeviceThatIsOffAreIgnored(t *testing.T) {
 	}
 }
 
-func TestRungWakesTheWorker(t *testing.T) {
+func TestRungEndsALongSleepWhereThereIsAPageToPoll(t *testing.T) {
 	r := newLiveRig(t)
 	g := r.newGuest()
-	time.Sleep(60 * time.Millisecond) // longer than the worker looks before it sleeps for ever
+	r.asleep()
 	before := r.engine.passes.Load()
 	g.dev.Rung()
-	eventually(t, "the worker looks", func() bool { return r.engine.passes.Load() > before })
+	time.Sleep(10 * time.Millisecond)
+	if n := r.engine.passes.Load() - before; n != 0 {
+		t.Errorf("%d passes for a guest without a page", n)
+	}
+	g.user(userPage)
+	r.worker.idle.until.Store(r.worker.clock() + forever) // or for as long as the worker sleeps with many pages
+	g.dev.Rung()
+	eventually(t, "the steps are short again", func() bool { return r.worker.idle.restart.Load() || r.engine.passes.Load() > before })
 }

@@ -35,7 +35,12 @@ const (
 	awake    uint32 = iota
 	sleeping        // in a futex wait, or about to be
 	woken           // somebody called wake since the pass began
+	borrowed        // it sleeps, or is about to wake up and wait, and somebody has taken its place
+	wanted          // the same, and it must make a pass afterwards
 )
+
+// attentive is how long a sleep may still last when a guest has shown that it does something, nanoseconds.
+const attentive = int64(100 * time.Microsecond)
 
 // idler decides when the worker's thread spins, sleeps and wakes.
 type idler struct {
@@ -45,6 +50,10 @@ type idler struct {
 	lastWork, nextStep int64
 	// state is written by the worker and by wakers; see the constants.
 	state atomic.Uint32
+	// until is when the present sleep ends by itself. Written by the worker.
+	until atomic.Int64
+	// restart says that steps are to be short again. Written by attend, and taken back by the worker.
+	restart atomic.Bool
 }
 
 // threadName is the name of the worker's thread for ps, top and taskset: 15 bytes at most.
@@ -58,10 +67,22 @@ func (i *idler) prepareThread(tid int32) {
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 }
 
-// beginPass starts a look at all sources of work: what is rung after it ends the sleep that may follow.
+// beginPass starts a look at all sources of work: what is rung after it ends the sleep that may follow. It waits for who
+// has taken the worker's place.
 func (i *idler) beginPass() {
-	if i.state.Load() != awake { // a store that others look at would wait for all stores before it
-		i.state.Store(awake)
+	for {
+		switch s := i.state.Load(); s {
+		case awake: // a store that others look at would wait for all stores before it
+			return
+		case borrowed:
+			i.state.CompareAndSwap(borrowed, wanted)
+		case wanted:
+			futexWait(&i.state, wanted, forever)
+		default:
+			if i.state.CompareAndSwap(s, awake) {
+				return
+			}
+		}
 	}
 }
 
@@ -75,17 +96,37 @@ func (i *idler) worked(now int64) {
 // went by.
 func (i *idler) step(now, next, maxSleep int64) (slept bool) {
 	sleep := i.sleep(now, next, maxSleep)
-	if sleep <= 0 || !i.state.CompareAndSwap(awake, sleeping) {
+	if sleep <= 0 {
+		return false
+	}
+	i.until.Store(now + sleep)
+	if !i.state.CompareAndSwap(awake, sleeping) {
 		return false
 	}
 	futexWait(&i.state, sleeping, sleep)
 	return true
 }
 
+// borrow takes the place of a worker that sleeps, and reports whether it does. giveBack ends it; again says that the worker
+// must make a pass. Any goroutine.
+func (i *idler) borrow() bool { return i.state.CompareAndSwap(sleeping, borrowed) }
+
+func (i *idler) giveBack(again bool) {
+	if !again && i.state.CompareAndSwap(borrowed, sleeping) {
+		return
+	}
+	i.state.Store(woken)
+	futexWake(&i.state)
+}
+
 // sleep returns how long to sleep now, 0 or less for not at all, and prepares the step after this one.
 func (i *idler) sleep(now, next, maxSleep int64) int64 {
 	if now-i.lastWork < i.spin {
 		return 0
+	}
+	if i.restart.Load() {
+		i.restart.Store(false)
+		i.nextStep = firstIdleStep
 	}
 	// nextStep may be from a time when fewer pages were polled: it must not outlast maxSleep.
 	sleep := min(max(i.nextStep, firstIdleStep), maxSleep)
@@ -101,7 +142,34 @@ func (i *idler) sleep(now, next, maxSleep int64) int64 {
 
 // wake ends a sleep, or keeps the worker from starting one before it has looked again. Any goroutine.
 func (i *idler) wake() {
-	if i.state.Swap(woken) == sleeping {
-		futexWake(&i.state)
+	for {
+		switch s := i.state.Load(); s {
+		case awake:
+			if i.state.CompareAndSwap(awake, woken) {
+				return
+			}
+		case sleeping:
+			if i.state.CompareAndSwap(sleeping, woken) {
+				futexWake(&i.state)
+				return
+			}
+		case borrowed:
+			if i.state.CompareAndSwap(borrowed, wanted) {
+				return
+			}
+		default:
+			return
+		}
+	}
+}
+
+// attend ends a sleep that lasts for long, and makes those that follow short. Any goroutine.
+func (i *idler) attend(now int64) {
+	if i.until.Load()-now <= attentive {
+		return
+	}
+	i.restart.Store(true)
+	if i.state.Load() == sleeping {
+		i.wake()
 	}
 }

@@ -274,6 +274,15 @@ func (q *queuePair) failLater() {
 	q.enqueue()
 }
 
+// settle moves the queue pair to the error state now if it is to go there: a guest that was told of an error of its completion
+// queue may ask. Runs inside Worker.Do.
+func (q *queuePair) settle() {
+	if !q.parked && (q.failing || q.sendCQ.failing || q.recvCQ.failing) {
+		q.failing = false
+		q.engine.Fail()
+	}
+}
+
 // later gives the queue pair another turn.
 func (q *queuePair) later() {
 	if !q.dead && !q.parked {

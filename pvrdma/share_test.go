@@ -89,10 +89,10 @@ func TestNoQueuePairOfABusyDeviceStarves(t *testing.T) {
 
 func TestAWorkerWithoutAGuestUsesNoProcessor(t *testing.T) {
 	r := newLiveRig(t)
-	time.Sleep(60 * time.Millisecond)
+	r.asleep()
 	before := r.engine.passes.Load()
 	time.Sleep(200 * time.Millisecond)
-	if n := r.engine.passes.Load() - before; n > 3 {
+	if n := r.engine.passes.Load() - before; n != 0 {
 		t.Errorf("%d passes in 200 ms of a worker that never had a guest", n)
 	}
 }

@@ -41,7 +41,7 @@ type Worker struct {
 	devices []*Device
 	// maxSleep bounds an idle step by how many user doorbell pages are polled. Written inside Do only.
 	maxSleep int64
-	// tid is the worker's thread.
+	// tid is the worker's thread, or that of who has taken its place.
 	tid atomic.Int32
 	// turn is the index of the busy device that was visited last. Worker.
 	turn int
@@ -54,13 +54,6 @@ type Worker struct {
 	tasks   []*task // guarded by mu
 	closed  bool    // guarded by mu: no task is taken any more
 	done    chan struct{}
-}
-
-// task is one call of Do on its way to the worker and back.
-type task struct {
-	fn    func()
-	panic any
-	done  chan struct{}
 }
 
 var _ hostverbs.Owner = (*Worker)(nil)
@@ -95,35 +88,11 @@ func (w *Worker) Close() error {
 	return w.poller.Close()
 }
 
-// Do implements hostverbs.Owner. A panic of fn is raised again on the calling goroutine. After Close, when there is no
-// thread to exclude, fn runs on the caller's.
-func (w *Worker) Do(fn func()) {
-	if int32(unix.Gettid()) == w.tid.Load() {
-		fn()
-		w.show()
-		return
-	}
-	t := &task{fn: fn, done: make(chan struct{})}
-	w.mu.Lock()
-	if w.closed {
-		w.mu.Unlock()
-		<-w.done
-		fn()
-		w.show()
-		return
-	}
-	w.tasks = append(w.tasks, t)
-	w.mu.Unlock()
-	w.pending.Add(1)
-	w.idle.wake()
-	<-t.done
-	if t.panic != nil {
-		panic(t.panic)
-	}
-}
-
 // Wake ends an idle step: there is something to look at.
 func (w *Worker) Wake() { w.idle.wake() }
+
+// attend ends a long idle step: there may be something to look at soon.
+func (w *Worker) attend() { w.idle.attend(w.clock()) }
 
 func (w *Worker) run() {
 	defer close(w.done)
@@ -134,7 +103,8 @@ func (w *Worker) run() {
 	now := w.clock()
 	for stale := 0; ; stale++ {
 		w.idle.beginPass()
-		if w.pending.Load() != 0 {
+		tasks := w.pending.Load() != 0
+		if tasks {
 			if w.runTasks() {
 				return
 			}
@@ -142,6 +112,9 @@ func (w *Worker) run() {
 		}
 		if stale >= clockEvery {
 			now, stale = w.clock(), 0
+		}
+		if tasks {
+			w.idle.worked(now) // whoever gives commands will soon send messages
 		}
 		worked, next := w.pass(now)
 		switch {
@@ -201,28 +174,6 @@ func earlier(a, b int64) int64 {
 		return b
 	}
 	return a
-}
-
-// runTasks runs what Do has queued and reports whether the worker is closed.
-func (w *Worker) runTasks() (closed bool) {
-	// Before the look at the queue: what is queued after the look counts again.
-	w.pending.Store(0)
-	w.mu.Lock()
-	tasks := w.tasks
-	w.tasks = nil
-	closed = w.closed
-	w.mu.Unlock()
-	for _, t := range tasks {
-		t.run(w)
-	}
-	return closed
-}
-
-func (t *task) run(w *Worker) {
-	defer close(t.done)
-	defer w.show()
-	defer func() { t.panic = recover() }()
-	t.fn()
 }
 
 // visit lets a device do a bounded amount of work.

@@ -30,11 +30,13 @@ type message struct {
 // link moves whole messages over a socket. All its methods but close belong to the session's goroutine.
 type link struct {
 	conn    *net.UnixConn
-	timeout time.Duration // of a write
-	in      []byte
-	out     []byte // the answer under construction, beginning with room for its header
-	oob     []byte
-	msg     message
+	timeout time.Duration // of a write, at least, and twice that at most
+	// deadline is that of writes as last set.
+	deadline time.Time
+	in       []byte
+	out      []byte // the answer under construction, beginning with room for its header
+	oob      []byte
+	msg      message
 }
 
 func newLink(conn *net.UnixConn, writeTimeout time.Duration) *link {
@@ -180,9 +182,19 @@ func (l *link) reply(h header, errno unix.Errno, fd int) error {
 	return nil
 }
 
+// extend gives a write at least the timeout. A deadline costs as much as a system call, and so it is moved only when half of
+// it is used up.
+func (l *link) extend(now time.Time) error {
+	if l.deadline.Sub(now) >= l.timeout {
+		return nil
+	}
+	l.deadline = now.Add(2 * l.timeout)
+	return l.conn.SetWriteDeadline(l.deadline)
+}
+
 // send writes all of p. In one write if the socket has room: QEMU wants a header in one piece.
 func (l *link) send(p []byte, fd int) error {
-	if err := l.conn.SetWriteDeadline(time.Now().Add(l.timeout)); err != nil {
+	if err := l.extend(time.Now()); err != nil {
 		return err
 	}
 	if fd >= 0 {

@@ -37,7 +37,7 @@ type Config struct {
 	// HandshakeTimeout is how long a client may take until its VERSION has arrived, 0 for 5 s. A client that
 	// connects and says nothing would keep all others out.
 	HandshakeTimeout time.Duration
-	// WriteTimeout is how long an answer may wait for the client to read, 0 for 5 s.
+	// WriteTimeout is how long an answer may wait for the client to read, at least, and twice that at most; 0 for 5 s.
 	WriteTimeout time.Duration
 }
 

@@ -7,8 +7,10 @@ import (
 	"net/netip"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/pvrdmad/pvrdmad/hostverbs"
 	"github.com/pvrdmad/pvrdmad/pvrdma"
+	"github.com/pvrdmad/pvrdmad/pvrdma/abi"
 )
 
 // Observe implements pvrdma.Observer.
@@ -77,6 +79,16 @@ func (g *Guest) errorStateChanged(e pvrdma.ErrorStateChanged) {
 		g.log.emit(hclog.Error, "device cannot serve the guest", "state", e.State.String(), "error", quoted(e.Err),
 			"next", stateNext(e.State))
 	}
+}
+
+// succeeded is the counter of a command's successes.
+func (g *Guest) succeeded(c abi.Cmd) prometheus.Counter {
+	if p := g.done[c].Load(); p != nil {
+		return *p
+	}
+	n := g.metrics.commands.WithLabelValues(g.name, command(c), resultOK)
+	g.done[c].Store(&n)
+	return n
 }
 
 func (g *Guest) wasReset(e pvrdma.WasReset) {

@@ -4,12 +4,14 @@ package telemetry
 
 import (
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/pvrdmad/pvrdmad/hostverbs"
 	"github.com/pvrdmad/pvrdmad/pvrdma"
+	"github.com/pvrdmad/pvrdmad/pvrdma/abi"
 	"github.com/pvrdmad/pvrdmad/vfiouser"
 )
 
@@ -63,6 +65,8 @@ type Guest struct {
 	commandDuration prometheus.Observer
 	answerDuration  prometheus.Observer
 	guestErrors     [numGuestErrors]prometheus.Counter
+	// done counts commands that succeeded. Resolved when one first does, so that only commands that were given have series.
+	done [abi.CmdMax]atomic.Pointer[prometheus.Counter]
 }
 
 // numGuestErrors is one more than the last reason of pvrdma.GuestError.
