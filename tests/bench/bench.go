@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -86,6 +85,8 @@ type worldOptions struct {
 	Scatter bool
 	// Windows is the daemon's key of that name, "auto" if empty.
 	Windows string
+	// Sleeps says that the daemon's worker sleeps when it has nothing to do.
+	Sleeps bool
 	// Polling says that programs store a word into their doorbell page whenever they find no completion.
 	Polling bool
 }
@@ -99,7 +100,7 @@ func (b *bench) open(o worldOptions) (w *world, err error) {
 			w = nil
 		}
 	}()
-	if w.d, err = startDaemon(b, 2*o.Pairs, cmp.Or(o.Windows, "auto")); err != nil {
+	if w.d, err = startDaemon(b, daemonOptions{Guests: 2 * o.Pairs, Sleeps: o.Sleeps, Windows: o.Windows}); err != nil {
 		return w, err
 	}
 	if w.guest, err = startProcess(roleGuest, b.guestCPU); err != nil {

@@ -55,6 +55,7 @@ type response struct {
 type child struct {
 	guests []*pair
 	shared *sharedMemory
+	doors  *doors
 }
 
 // runRole is the main function of a child process.
@@ -104,8 +105,8 @@ type process struct {
 	dec  *json.Decoder
 }
 
-// startProcess starts this program in a role on one processor.
-func startProcess(role string, cpu int) (*process, error) {
+// startProcess starts this program in a role on some processors.
+func startProcess(role string, cpus ...int) (*process, error) {
 	p := &process{role: role, cmd: exec.Command("/proc/self/exe")}
 	p.cmd.Env = append(os.Environ(), roleVariable+"="+role)
 	p.cmd.Stderr = os.Stderr
@@ -117,7 +118,7 @@ func startProcess(role string, cpu int) (*process, error) {
 		return nil, err
 	}
 	p.enc, p.dec = json.NewEncoder(p.in), json.NewDecoder(bufio.NewReader(out))
-	if err := startOn(p.cmd, cpu); err != nil {
+	if err := startOn(p.cmd, cpus...); err != nil {
 		return nil, fmt.Errorf("start %s: %w", role, err)
 	}
 	return p, nil

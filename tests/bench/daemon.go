@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -35,14 +36,35 @@ type daemon struct {
 	worker int
 }
 
-// startDaemon starts a daemon that serves some guests and polls without sleeping.
-func startDaemon(b *bench, guests int, windows string) (*daemon, error) {
+// daemonOptions say what a daemon is like.
+type daemonOptions struct {
+	// Guests is how many it serves.
+	Guests int
+	// Sleeps says that its worker sleeps when it has nothing to do, and runs on any of the processors; otherwise it polls
+	// on its own.
+	Sleeps bool
+	// Windows is the key of that name, "auto" if empty.
+	Windows string
+	// Metrics is the socket on which it serves metrics; "" for none.
+	Metrics string
+}
+
+// startDaemon starts a daemon.
+func startDaemon(b *bench, o daemonOptions) (*daemon, error) {
 	dir, err := os.MkdirTemp(b.dir, "d")
 	if err != nil {
 		return nil, err
 	}
-	d := &daemon{dir: dir, guests: guests, done: make(chan error, 1)}
-	text := fmt.Sprintf("spin = \"1s\"\nwindows = %q\n", windows) + "[log]\nlevel = \"warn\"\n[metrics]\nlisten = \"off\"\n"
+	d := &daemon{dir: dir, guests: o.Guests, done: make(chan error, 1)}
+	spin, metrics := "1s", "off"
+	if o.Sleeps {
+		spin = "0s"
+	}
+	if o.Metrics != "" {
+		metrics = "unix:" + o.Metrics
+	}
+	text := fmt.Sprintf("spin = %q\nwindows = %q\n[log]\nlevel = \"warn\"\n[metrics]\nlisten = %q\n", spin,
+		cmp.Or(o.Windows, "auto"), metrics)
 	for i, s := range d.sockets() {
 		text += fmt.Sprintf("[[guest]]\nname = \"g%d\"\nsocket_path = %q\nmac = \"02:00:00:00:00:%02x\"\n", i, s, i+1)
 	}
@@ -56,7 +78,11 @@ func startDaemon(b *bench, guests int, windows string) (*daemon, error) {
 		return nil, fmt.Errorf("start the daemon: %w", err)
 	}
 	go func() { d.done <- d.cmd.Wait() }()
-	if err := errors.Join(d.awaitSockets(), d.pinWorker(b.cpu)); err != nil {
+	err = d.awaitSockets()
+	if err == nil && !o.Sleeps {
+		err = d.pinWorker(b.cpu)
+	}
+	if err != nil {
 		return nil, errors.Join(err, d.stop())
 	}
 	return d, nil
@@ -112,6 +138,27 @@ func (d *daemon) pinWorker(cpu int) error {
 		return nil
 	}
 	return fmt.Errorf("the daemon has no thread named %s", workerName)
+}
+
+// pinOthers keeps the daemon's other threads on one processor: those that are there, and those that they start.
+func (d *daemon) pinOthers(cpu int) error {
+	tasks := fmt.Sprintf("/proc/%d/task", d.cmd.Process.Pid)
+	entries, err := os.ReadDir(tasks)
+	if err != nil {
+		return err
+	}
+	var set unix.CPUSet
+	set.Set(cpu)
+	for _, e := range entries {
+		id, err := strconv.Atoi(e.Name())
+		if err != nil || id == d.worker {
+			continue
+		}
+		if err := unix.SchedSetaffinity(id, &set); err != nil {
+			return fmt.Errorf("pin thread %d of the daemon: %w", id, err)
+		}
+	}
+	return nil
 }
 
 // signalStop makes the daemon stand still and returns when it does.

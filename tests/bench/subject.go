@@ -19,6 +19,7 @@ func subjects() []subject {
 		{name: "rate64", measure: measureRate},
 		{name: "bandwidth", measure: measureBandwidth},
 		{name: "queues", measure: measureQueues},
+		{name: "command", measure: measureCommand},
 		{name: "syscalls", measure: measureSyscalls},
 	}
 }
@@ -30,9 +31,10 @@ func operations(role string) map[string]operation {
 		return map[string]operation{
 			"boot": op(bootGuests), "shared": op(makeShared), "latency": op(flowLatency), "rate": op(flowRate),
 			"count": op(flowCount), "ping": op(ping), "layout": op(memoryLayout),
+			"door": op(openDoors), "command": op(commandLatency), "shut": op(shutDoors),
 		}
 	case roleFar:
-		return map[string]operation{"pong": op(pong), "bare": op(bareWork), "memcpy": op(memcpy)}
+		return map[string]operation{"pong": op(pong), "bare": op(bareWork), "memcpy": op(memcpy), "answer": op(answerBarely)}
 	}
 	return nil
 }

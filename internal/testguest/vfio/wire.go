@@ -98,6 +98,16 @@ func decodeHeader(b []byte) Header {
 // Wire is a connection without any rule of the protocol: what tests of hostile clients need.
 type Wire struct{ conn *net.UnixConn }
 
+// Dup returns another descriptor of the connection, for those who want to spend no more on a message than the kernel does.
+func (w *Wire) Dup() (int, error) {
+	f, err := w.conn.File()
+	if err != nil {
+		return -1, fmt.Errorf("duplicate the connection: %w", err)
+	}
+	defer f.Close()
+	return unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+}
+
 // DialWire connects to a server's socket.
 func DialWire(path string) (*Wire, error) {
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
