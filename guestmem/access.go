@@ -114,6 +114,16 @@ func (p *Pages) Store32(off uint64, v uint32) error {
 	return nil
 }
 
+// Publish32 writes the word at off, which is a multiple of 4 (else EINVAL), atomically: whoever sees it sees all that was
+// stored before. Unlike Store32 it does not wait until others can see it, so that a later load may be older.
+func (p *Pages) Publish32(off uint64, v uint32) error {
+	if off%4 != 0 || !p.writable(off, 4) {
+		return p.refuseWord(off, 4, ProtWrite)
+	}
+	storeRelease32(p.at(off).p, v)
+	return nil
+}
+
 // Load64 reads the word at off, which is a multiple of 8 (else EINVAL), atomically, in the host's byte order.
 func (p *Pages) Load64(off uint64) (uint64, error) {
 	if off%8 != 0 || !p.readable(off, 8) {

@@ -157,7 +157,7 @@ func (c *completionQueue) publish() error {
 	if err := c.flush(); err != nil {
 		return err
 	}
-	if err := c.pages.Store32(rxProdTail, c.prod); err != nil {
+	if err := c.pages.Publish32(rxProdTail, c.prod); err != nil {
 		return c.lost(err)
 	}
 	c.shown = c.prod

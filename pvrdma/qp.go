@@ -122,7 +122,7 @@ func (q *queuePair) refresh(w *workQueue) uint32 {
 
 // consumed gives the slots up to cons back to the guest.
 func (q *queuePair) consumed(w *workQueue) {
-	if err := q.pages.Store32(w.consAt, w.cons); err != nil {
+	if err := q.pages.Publish32(w.consAt, w.cons); err != nil {
 		q.broken(BadMemory, err)
 	}
 }
@@ -227,7 +227,8 @@ func (q *queuePair) CompleteSend(wc *hostverbs.WC) error { return q.complete(q.s
 func (q *queuePair) CompleteRecv(wc *hostverbs.WC) error { return q.complete(q.recvCQ, wc) }
 
 func (q *queuePair) complete(c *completionQueue, wc *hostverbs.WC) error {
-	e := q.encodeCompletion(wc)
+	var e abi.CQE
+	q.encodeCompletion(&e, wc)
 	return c.push(&e, wc.Solicited || wc.Status != hostverbs.WCSuccess)
 }
 

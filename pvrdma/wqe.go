@@ -142,11 +142,17 @@ func decodeSGEs(b []byte, sges []hostverbs.SGE) error {
 
 // encodeCompletion makes the guest's completion entry. The queue pair is named by its handle: an entry with another
 // number would block the guest's queue for ever.
-func (q *queuePair) encodeCompletion(wc *hostverbs.WC) abi.CQE {
-	e := abi.CQE{
-		WRID: wc.WRID, QP: uint64(q.handle), Opcode: wcOpcode(wc.Opcode), Status: abi.WCStatus(wc.Status),
-		ByteLen: wc.ByteLen, SrcQP: wc.SrcQP, PKeyIndex: wc.PKeyIndex, SL: wc.SL, PortNum: portNum,
-	}
+func (q *queuePair) encodeCompletion(e *abi.CQE, wc *hostverbs.WC) {
+	// Field by field: a copy of the whole waits for the stores of its parts.
+	e.WRID = wc.WRID
+	e.QP = uint64(q.handle)
+	e.Opcode = wcOpcode(wc.Opcode)
+	e.Status = abi.WCStatus(wc.Status)
+	e.ByteLen = wc.ByteLen
+	e.SrcQP = wc.SrcQP
+	e.PKeyIndex = wc.PKeyIndex
+	e.SL = wc.SL
+	e.PortNum = portNum
 	if wc.Flags&hostverbs.WCGRH != 0 {
 		e.WCFlags |= abi.WCFlagGRH
 	}
@@ -154,5 +160,4 @@ func (q *queuePair) encodeCompletion(wc *hostverbs.WC) abi.CQE {
 		e.WCFlags |= abi.WCFlagWithImm
 		e.ImmData = wc.Imm
 	}
-	return e
 }
