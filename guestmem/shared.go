@@ -3,6 +3,7 @@
 package guestmem
 
 import (
+	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -88,7 +89,9 @@ func (s *SharedPages) Zero(page int) {
 	clear(s.b[page*PageSize : (page+1)*PageSize : (page+1)*PageSize])
 }
 
-// Close unmaps the memory and closes the file. Nobody uses it any more; a front-end keeps what it has mapped.
+// Close unmaps the memory, gives it back to the host and closes the file. Nobody uses it any more; a front-end that
+// keeps the file, or what it has mapped of it, sees zeroes. The memory is charged to this process, so that it may not stay
+// for as long as a front-end likes; what that one touches from now on is its own.
 func (s *SharedPages) Close() error {
 	b := s.b
 	s.b = nil
@@ -97,6 +100,11 @@ func (s *SharedPages) Close() error {
 	}
 	if err := unix.Munmap(b); err != nil {
 		return fmt.Errorf("munmap shared memory: %w", err)
+	}
+	const hole = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
+	if err := unix.Fallocate(s.fd, hole, 0, int64(len(b))); err != nil {
+		err = fmt.Errorf("give shared memory of %d bytes back: %w", len(b), err)
+		return errors.Join(err, unix.Close(s.fd))
 	}
 	return unix.Close(s.fd)
 }

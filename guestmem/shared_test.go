@@ -72,6 +72,47 @@ func TestSharedPagesCannotBeTakenAwayByAFrontEnd(t *testing.T) {
 	}
 }
 
+// A front-end may keep the file for ever, and come back for another one.
+func TestAFrontEndThatKeepsSharedPagesKeepsNoMemoryOfOurs(t *testing.T) {
+	const pages = 64
+	s, err := guestmem.NewSharedPages("doorbells", pages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := unix.FcntlInt(uintptr(s.FD()), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(kept)
+	peer, err := unix.Mmap(kept, 0, pages*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(peer)
+	peer[5] = 1
+	blocks := func() int64 {
+		var st unix.Stat_t
+		if err := unix.Fstat(kept, &st); err != nil {
+			t.Fatal(err)
+		}
+		return st.Blocks * 512
+	}
+	if n := blocks(); n != pages*page {
+		t.Fatalf("the file takes %d bytes, want all %d: they are faulted in at once", n, pages*page)
+	}
+
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	if n := blocks(); n != 0 {
+		t.Errorf("%d bytes stay allocated", n)
+	}
+	if peer[5] != 0 {
+		t.Errorf("what was mapped holds %d", peer[5])
+	}
+}
+
 func TestABadNumberOfSharedPagesIsRefused(t *testing.T) {
 	for _, n := range []int{-1, 0, 16385} {
 		if _, err := guestmem.NewSharedPages("doorbells", n); !errors.Is(err, unix.EINVAL) {
