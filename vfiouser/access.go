@@ -4,6 +4,7 @@ package vfiouser
 
 import (
 	"encoding/binary"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -106,10 +107,17 @@ func (s *Session) regionWriteMulti(m *message) (answer, error) {
 	var done uint64
 	var written bool
 	var failed error
+	last := time.Now()
 	for ; len(writes) > 0 && !s.isOver(); writes = writes[multiWriteSize:] {
 		if written {
 			s.dev.Replied()
 		}
+		now := time.Now()
+		if s.deserted(now.Sub(last)) {
+			s.stop(&ending{ReasonClientClosed, nil})
+			break
+		}
+		last = now
 		if written = s.writeOne(writes[:multiWriteSize], &failed); written {
 			done++
 		}

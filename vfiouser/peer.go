@@ -19,15 +19,21 @@ func peerOf(conn *net.UnixConn) Peer {
 	return p
 }
 
-// hungUp says whether the other end of a connection is closed.
-func hungUp(conn *net.UnixConn) bool {
-	gone := true // if the connection is closed on this side
+// hungUp says whether the other end of a connection is closed, or sends no more.
+func hungUp(conn *net.UnixConn) bool { return polled(conn, unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR) }
+
+// disconnected says whether the other end of a connection is closed. One that sends no more, but reads, is not.
+func disconnected(conn *net.UnixConn) bool { return polled(conn, unix.POLLHUP|unix.POLLERR) }
+
+// polled says whether poll(2) reports one of some events now.
+func polled(conn *net.UnixConn, events int16) bool {
+	found := true // if the connection is closed on this side
 	withFD(conn, func(fd int) {
-		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+		fds := []unix.PollFd{{Fd: int32(fd), Events: events}}
 		n, err := unix.Poll(fds, 0)
-		gone = err == nil && n > 0 && fds[0].Revents&(unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR) != 0
+		found = err == nil && n > 0 && fds[0].Revents&events != 0
 	})
-	return gone
+	return found
 }
 
 // withFD calls fn with a connection's fd, unless the connection is closed.

@@ -29,6 +29,8 @@ type Session struct {
 	dev     Device
 	regions [NumRegions]Region
 	maps    mappings
+	// unwatched is the time that messages took since somebody looked whether the client is still there.
+	unwatched time.Duration
 
 	over atomic.Bool // the session is to end; set before why is
 	mu   sync.Mutex
@@ -137,8 +139,26 @@ func (s *Session) handle(m *message) *ending {
 	if fatal {
 		return fatalEnding(err)
 	}
-	s.obs.Handled(Handling{Command: m.command, Answer: answered, Total: time.Since(start), Errno: errno})
+	total := time.Since(start)
+	s.obs.Handled(Handling{Command: m.command, Answer: answered, Total: total, Errno: errno})
+	if s.deserted(total) {
+		return &ending{ReasonClientClosed, nil}
+	}
 	return nil
+}
+
+// watchEvery is after how much work for a client somebody looks whether it is still there. It bounds what is done for one
+// that is gone, whatever is left in its socket, and makes the look cost nothing.
+const watchEvery = time.Millisecond
+
+// deserted says, now and then, whether the client is gone: what it has asked for before is for nobody, and the next client
+// waits for the end of it. took is how long the last piece of work took.
+func (s *Session) deserted(took time.Duration) bool {
+	if s.unwatched += took; s.unwatched < watchEvery {
+		return false
+	}
+	s.unwatched = 0
+	return disconnected(s.link.conn)
 }
 
 // fatalEnding says why a message that was answered with an error ends the session.
