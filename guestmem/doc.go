@@ -28,7 +28,7 @@
 //
 // What a front-end may map, and what is seen of it here:
 //
-//   - Shared files (memfd, tmpfs, hugetlbfs, a local disk): what the guest sees, byte for byte.
+//   - Shared files (memfd, tmpfs, hugetlbfs, a usual file system on a local disk): what the guest sees, byte for byte.
 //   - Files of huge pages: the same. They need not be mapped from the start of a huge page on.
 //   - Read-only regions: a page list that is to be written cannot be pinned on them, and writes are refused.
 //   - Regions without a descriptor: known, so that nothing else can be mapped over them, and refused as memory without
@@ -40,7 +40,7 @@
 //     by the device gives the page memory again, which the balloon then has not saved.
 //   - Private mappings (share=off with a descriptor): the guest's writes go to pages that no descriptor reaches. This
 //     cannot be noticed here, where the file looks like any other; who starts the VM has to see to it.
-//   - Files on network and user-space file systems, whose pages may take forever: refused.
+//   - Files on any other file system (network, user space, stacks of several), whose pages may take forever: refused.
 //
 // # Faults
 //
