@@ -34,7 +34,7 @@ const spinLooks = 10_000
 //
 // A worker that sleeps is not woken: the caller takes its place until fn is done.
 func (w *Worker) Do(fn func()) {
-	if int32(unix.Gettid()) == w.tid.Load() {
+	if w.isHere() {
 		w.runNow(fn)
 		return
 	}
@@ -58,6 +58,15 @@ func (w *Worker) Do(fn func()) {
 	if t.panic != nil {
 		panic(t.panic)
 	}
+}
+
+// isHere reports whether the caller is on the worker's thread, or has taken its place. Only a goroutine that is locked to its
+// thread may compare: another one could be moved to a second thread between the two numbers, and the first be the thread
+// of who takes the worker's place meanwhile.
+func (w *Worker) isHere() bool {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	return int32(unix.Gettid()) == w.tid.Load()
 }
 
 // runNow runs fn and shows the completions that it has made.
