@@ -157,7 +157,7 @@ func TestAFaultIsPlantedIntoWhatIsCompiledOnly(t *testing.T) {
 	}
 }
 
-func TestTheFaultsOfThisProjectCanBeRead(t *testing.T) {
+func TestTheFaultsOfThisProjectCanBeReadAndPlanted(t *testing.T) {
 	all, err := load(os.DirFS("planted"))
 	if err != nil {
 		t.Fatal(err)
@@ -165,6 +165,9 @@ func TestTheFaultsOfThisProjectCanBeRead(t *testing.T) {
 	oracles := map[string]bool{}
 	for _, f := range all {
 		oracles[f.Oracle] = true
+		if _, err := f.apply(os.DirFS("../..")); err != nil {
+			t.Errorf("%s: %v", f.name, err)
+		}
 	}
 	if len(all) < 25 || len(oracles) < 10 {
 		t.Errorf("%d faults for %d oracles", len(all), len(oracles))
