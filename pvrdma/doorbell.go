@@ -100,7 +100,7 @@ func (d *Device) catchUp() {
 }
 
 // hasDoorbells reports whether a doorbell may be waiting. Most commands find none, and need not disturb the worker. Command
-// goroutine.
+// goroutine and worker.
 func (d *Device) hasDoorbells() bool {
 	if d.trapped.waiting.Load() != 0 {
 		return true
@@ -241,6 +241,20 @@ func (d *Device) takePage(c *userContext) (worked, watched bool) {
 		worked = worked || c.cqSweep.left > 0
 	}
 	return worked, watched
+}
+
+// quiet reports whether poll would find nothing to do. It touches no memory of the guest's, so that it needs no guard: most
+// looks at most devices end here.
+func (d *Device) quiet() bool {
+	if d.unflushed || d.failing.len()|d.ready.len()|d.graced.len() != 0 {
+		return false
+	}
+	for _, c := range d.polled {
+		if c.qpSweep.left|c.cqSweep.left != 0 {
+			return false
+		}
+	}
+	return !d.hasDoorbells()
 }
 
 // poll does a bounded amount of the device's work and reports whether there was any, and when to come again.

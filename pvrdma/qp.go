@@ -31,35 +31,25 @@ const (
 
 // workQueue is a send or receive ring in guest memory that the worker empties.
 type workQueue struct {
-	ring ringbuf.Ring
-	// base is where the first slot lies in the queue pair's pages, stride the size of a slot in bytes.
-	base, stride uint64
-	maxSGE       uint32
-	// prodAt and consAt are where the two indices lie.
-	prodAt, consAt uint64
-
 	// prod is the guest's index as last read, cons is ours. Worker.
 	prod, cons uint32
+
+	ring   ringbuf.Ring
+	maxSGE uint32
+	// base is where the first slot lies in the queue pair's pages, stride the size of a slot in bytes.
+	base, stride uint64
+	// prodAt and consAt are where the two indices lie.
+	prodAt, consAt uint64
 }
 
-// queuePair is a queue pair of the guest: its rings here, its verbs state in the engine.
+// queuePair is a queue pair of the guest: its rings here, its verbs state in the engine. What a sweep looks at stands
+// together at its begin.
 type queuePair struct {
-	dev    *Device
-	handle uint32
-	ctx    *userContext
-	pd     *protectionDomain
-	typ    abi.QPType
-	engine hostverbs.QP
-	pages  *guestmem.Pages
-	sendCQ *completionQueue
-	recvCQ *completionQueue
-	// reported is the state that the Observer heard of last. Command goroutine.
-	reported hostverbs.QPState
-	pinned   uint32 // pages
+	dev   *Device
+	pages *guestmem.Pages
 
 	// What follows belongs to the worker.
 
-	sq, rq workQueue
 	// dead says that the guest's rings must not be looked at any more.
 	dead bool
 	// parked says the same for as long as the queue pair is in RESET, or on its way there: the guest sets its indices to 0
@@ -67,6 +57,19 @@ type queuePair struct {
 	parked bool
 	// queued says that it is in Device.ready; failing that it must go to the error state at its next turn.
 	queued, failing bool
+	sq, rq          workQueue
+
+	// What follows stays as it is made, but for reported, the state that the Observer heard of last: command goroutine.
+
+	handle   uint32
+	reported hostverbs.QPState
+	pinned   uint32 // pages
+	typ      abi.QPType
+	ctx      *userContext
+	pd       *protectionDomain
+	engine   hostverbs.QP
+	sendCQ   *completionQueue
+	recvCQ   *completionQueue
 }
 
 var _ hostverbs.QPHandler = (*queuePair)(nil)

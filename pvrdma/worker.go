@@ -179,7 +179,7 @@ func earlier(a, b int64) int64 {
 // visit lets a device do a bounded amount of work.
 func (w *Worker) visit(d *Device, now int64) (worked bool, next int64) {
 	d.busy = false
-	if d.failed {
+	if d.failed || d.quiet() {
 		return false, 0
 	}
 	d.share, d.looks = passShare, passLooks
