@@ -11,7 +11,7 @@ import (
 )
 
 // A checker that never rejected anything proves nothing: each of these rings has one fault, and a history of it must be
-// rejected within as many histories as the rings themselves are checked with.
+// rejected within a tenth of the histories that the rings themselves are checked with.
 func TestARingWithAFaultIsRejected(t *testing.T) {
 	faults := []struct {
 		name  string
@@ -34,13 +34,13 @@ func TestARingWithAFaultIsRejected(t *testing.T) {
 				}
 				t.Run(fmt.Sprintf("%s, %s, GOMAXPROCS %d", f.name, s.name, procs), func(t *testing.T) {
 					defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
-					for seed := uint64(1); seed <= histories; seed++ {
+					for seed := uint64(1); seed <= soon; seed++ {
 						if !s.record(seed).linearizable() {
 							t.Logf("history %d is rejected", seed)
 							return
 						}
 					}
-					t.Errorf("%d histories are accepted", histories)
+					t.Errorf("%d histories are accepted", soon)
 				})
 			}
 		}

@@ -12,6 +12,8 @@ import (
 const (
 	// histories is how many histories of overlapping goroutines each subject is checked with, at each GOMAXPROCS.
 	histories = 2500
+	// soon is within how many of them a fault must show.
+	soon = 250
 	// leastOverlap is the share of a subject's steps that must overlap one of another goroutine, in percent.
 	leastOverlap = 30
 )
