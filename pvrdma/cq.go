@@ -14,10 +14,10 @@ import (
 
 // Offsets of the indices in the first page of an object: struct pvrdma_ring_state (pvrdma_ring.h).
 const (
-	txProdTail = 0
-	txConsHead = 4
-	rxProdTail = 8
-	rxConsHead = 12
+	txProdTail = abi.RingStateTXOffset + abi.RingProdTailOffset
+	txConsHead = abi.RingStateTXOffset + abi.RingConsHeadOffset
+	rxProdTail = abi.RingStateRXOffset + abi.RingProdTailOffset
+	rxConsHead = abi.RingStateRXOffset + abi.RingConsHeadOffset
 )
 
 var (
@@ -48,8 +48,8 @@ type completionQueue struct {
 	// prod is our index; the copy in guest memory is for the guest to read. cons is the guest's as last read.
 	prod, cons uint32
 	// dead says that nothing may be written any more: destroyed, overflowed, or its memory is gone.
-	dead bool
-	arm_ armState
+	dead  bool
+	armed armState
 	// stage holds the last staged entries before prod, which are not in the guest's memory yet.
 	stage  [stageLen * abi.CQESize]byte
 	staged int
@@ -176,7 +176,7 @@ func (c *completionQueue) show() {
 	if c.dead || c.publish() != nil {
 		return
 	}
-	if c.arm_ == armedAny || (c.arm_ == armedSolicited && fresh) {
+	if c.armed == armedAny || (c.armed == armedSolicited && fresh) {
 		c.notify()
 	} else if c.maybe() && !c.inGrace {
 		c.enterGrace()
@@ -273,12 +273,12 @@ func (c *completionQueue) arm(value uint32) {
 	unread := uint64(c.unread())
 	switch {
 	case value&abi.UARCQArm != 0:
-		c.arm_ = armedAny
+		c.armed = armedAny
 		if unread != 0 {
 			c.notify()
 		}
 	case value&abi.UARCQArmSol != 0:
-		c.arm_ = max(c.arm_, armedSolicited)
+		c.armed = max(c.armed, armedSolicited)
 		if c.solicitedAt != 0 && c.pushed-c.solicitedAt < unread {
 			c.notify()
 		}
@@ -348,7 +348,7 @@ func (c *completionQueue) notify() {
 	if c.publish() != nil {
 		return
 	}
-	c.arm_, c.notifiedAt = notArmed, c.ctx.words
+	c.armed, c.notifiedAt = notArmed, c.ctx.words
 	d.live.Notifications++
 	if !d.notifier.CQEvent(c.handle) {
 		d.unflushed = true
