@@ -34,7 +34,7 @@ const (
 )
 
 // stream is move for bytes that this processor does not look at again: they go to memory instead of pushing other
-// things out of the caches, and the target is not read before it is written. fence follows the last of several.
+// things out of the caches, and the target is not read before it is written. streamFence follows the last of several.
 func stream(dst, src hostPtr, n uint64) {
 	if n < 2*streamBlock || dst.addr()-src.addr() < uintptr(n) || src.addr()-dst.addr() < uintptr(n) {
 		move(dst, src, n) // short, or overlapping

@@ -62,7 +62,7 @@
 // # What it may not do
 //
 // It imports nothing of the project and knows no device: no page directories, no keys, no rings. It interprets no
-// byte of guest memory. Apart from the files named *_unsafe.go it is ordinary Go.
+// byte of guest memory. Apart from the files named *_unsafe.go, and the assembly that they call, it is ordinary Go.
 package guestmem
 
 // PageSize is the size in bytes of a guest page: the page of the device and of x86, whatever the host's page is.

@@ -40,14 +40,14 @@ func (h hostPtr) bytes(n uint64) []byte {
 // move copies n bytes. The ranges may overlap.
 func move(dst, src hostPtr, n uint64) { copy(dst.bytes(n), src.bytes(n)) }
 
-// reserve takes n bytes of address space in which nothing can be accessed.
-func reserve(n uint64) (hostPtr, error) {
+// reserveRange takes n bytes of address space in which nothing can be accessed.
+func reserveRange(n uint64) (hostPtr, error) {
 	const flags = unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | unix.MAP_NORESERVE
 	p, err := unix.MmapPtr(-1, 0, nil, uintptr(n), unix.PROT_NONE, flags)
 	return hostPtr{p}, err
 }
 
-// unmap gives n bytes of address space that reserve took back, with what is mapped there.
+// unmap gives n bytes of address space that reserveRange took back, with what is mapped there.
 func (h hostPtr) unmap(n uint64) error {
 	// SAFETY: the caller owns the n bytes, and nobody looks at them any more.
 	return unix.MunmapPtr(h.p, uintptr(n))

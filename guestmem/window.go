@@ -121,7 +121,7 @@ func (s *Space) roomForWindow(w *window) error {
 
 // build reserves an address range and maps the list's runs into it. On an error nothing is left.
 func (w *window) build() error {
-	base, err := reserve(w.span)
+	base, err := reserveRange(w.span)
 	if err != nil {
 		return fmt.Errorf("window: reserve %#x bytes: %w", w.span, err)
 	}
