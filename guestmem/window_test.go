@@ -226,10 +226,10 @@ func mapCount(t *testing.T) int {
 }
 
 // A Go program that has no mapping left dies, at latest with the next stack or heap arena. Guests who do all they can
-// to use them up are stopped at half of them, with files at three quarters.
+// to use them up are stopped at the budget, which is half of them at most.
 func TestGuestsCannotUseUpTheMappingsOfTheProcess(t *testing.T) {
 	d := &domain{guestmem.NewDomain(), windowed}
-	limit := guestmem.MaxMapCount()
+	limit, budget := guestmem.MaxMapCount(), guestmem.DefaultWindows().Budget
 	before := mapCount(t)
 	var denied uint64
 	for i := range 6 {
@@ -257,11 +257,11 @@ func TestGuestsCannotUseUpTheMappingsOfTheProcess(t *testing.T) {
 	}
 	used := mapCount(t) - before
 	t.Logf("guests took %d of %d mappings, %d windows denied", used, limit, denied)
-	if used > limit/2+100 {
-		t.Fatalf("guests took %d of %d mappings", used, limit)
+	if used > budget+100 || budget > limit/2 {
+		t.Fatalf("guests took %d of %d mappings, their budget is %d", used, limit, budget)
 	}
-	if used < limit/3 || denied == 0 {
-		t.Fatalf("guests took %d of %d mappings and %d windows were denied: nothing was tested", used, limit, denied)
+	if used < budget*2/3 || denied == 0 {
+		t.Fatalf("guests took %d mappings of a budget of %d and %d windows were denied: nothing was tested", used, budget, denied)
 	}
 }
 
