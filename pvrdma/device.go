@@ -93,12 +93,13 @@ type Device struct {
 	ready   fifo[*queuePair]
 	failing fifo[*completionQueue]
 	graced  fifo[*completionQueue]
-	// share and looks are how much may still be done for the device in this pass: see passShare and passLooks.
-	share     int
-	looks     int
-	unflushed bool // Notifier.CQEvent had no room
-	sends     [sendBatch]hostverbs.SendWR
-	wqe       [maxWQESize]byte
+	// share and looks are how much may still be done for the device in this pass: see passShare and passLooks. unit is how
+	// many bytes are a share of it.
+	share, looks int
+	unit         uint64
+	unflushed    bool // Notifier.CQEvent had no room
+	sends        [sendBatch]hostverbs.SendWR
+	wqe          [maxWQESize]byte
 	// live are the counters. They are plain numbers because a store that others may look at any time costs as much as
 	// the rest of a message: who wants them asks between two visits.
 	live Counters
@@ -147,7 +148,7 @@ func (d *Device) Activate(uarPFN uint64) error {
 	}
 	d.worker.Do(func() {
 		d.engine, d.uarPFN, d.failed = engine, uarPFN, false
-		d.share, d.looks = passShare, passLooks
+		d.share, d.looks, d.unit = passShare, passLooks, shareBytes
 		d.worker.addDevice(d)
 	})
 	return nil

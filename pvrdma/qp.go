@@ -4,6 +4,7 @@ package pvrdma
 
 import (
 	"errors"
+	"time"
 
 	"github.com/pvrdmad/pvrdmad/guestmem"
 	"github.com/pvrdmad/pvrdmad/hostverbs"
@@ -19,9 +20,15 @@ const (
 	// passShare is how much of a device's work is done before all others had their turn, a visit's worth, however many
 	// queue pairs have some. A request is one share, or more if it is long or in many pieces: passShare of them are
 	// hostverbs.VisitBytes at most.
-	passShare  = hostverbs.VisitWRs
-	shareBytes = hostverbs.VisitBytes / hostverbs.VisitWRs
-	sharePiece = 4
+	passShare = hostverbs.VisitWRs
+	// crowdedBytes are a share instead of shareBytes while more than one device sends, since the others wait for less then.
+	// crowdedSwitch is what it costs then to go from one queue pair to another, whose lines are in no cache. crowdedFor is how
+	// long a device counts as one that sends, in ns.
+	crowdedBytes  = shareBytes / 4
+	crowdedSwitch = 2
+	crowdedFor    = int64(100 * time.Millisecond)
+	shareBytes    = hostverbs.VisitBytes / hostverbs.VisitWRs
+	sharePiece    = 4
 	// passLooks is how many queue pairs, completion queues and doorbells of a device are looked at in a pass, a few
 	// microseconds.
 	passLooks = 256
@@ -135,6 +142,9 @@ func (q *queuePair) serveSends() {
 	d := q.dev
 	d.looks--
 	left := q.refresh(&q.sq)
+	if left != 0 && d.unit == crowdedBytes && d.share < passShare {
+		d.share -= crowdedSwitch
+	}
 	for left != 0 && !q.dead {
 		n, ok := q.gather(int(min(left, sendBatch)))
 		if !ok {
@@ -175,7 +185,7 @@ func (q *queuePair) gather(n int) (int, bool) {
 			return 0, false
 		}
 		length := hostverbs.Length(wr.SGE[:wr.NumSGE])
-		c := cost(length, int(wr.NumSGE))
+		c := cost(length, int(wr.NumSGE), d.unit)
 		if c > d.share && d.share < passShare {
 			d.share = 0
 			return i, true
@@ -197,10 +207,10 @@ func (q *queuePair) prefetch(w *workQueue, n uint32) {
 	}
 }
 
-// cost is what a request of so many bytes in so many pieces takes of its device's share.
-func cost(bytes uint64, pieces int) int {
+// cost is what a request of so many bytes in so many pieces takes of its device's share, of which one is unit bytes.
+func cost(bytes uint64, pieces int, unit uint64) int {
 	bytes = min(bytes, hostverbs.VisitBytes) // the rest of it the engine moves in visits of its own
-	return max(1, int((bytes+shareBytes-1)/shareBytes), pieces/sharePiece)
+	return max(1, int((bytes+unit-1)/unit), pieces/sharePiece)
 }
 
 // PullRecv implements hostverbs.QPHandler.

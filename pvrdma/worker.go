@@ -45,6 +45,9 @@ type Worker struct {
 	tid atomic.Int32
 	// turn is the index of the busy device that was visited last. Worker.
 	turn int
+	// sender is the device that sent last, and crowdedUntil when it will have been the only one for long. Worker.
+	sender       *Device
+	crowdedUntil int64
 	// filled are the completion queues that have entries which the guest cannot see yet. Worker.
 	filled []*completionQueue
 
@@ -176,17 +179,39 @@ func earlier(a, b int64) int64 {
 	return a
 }
 
+// unitAt is how many bytes are a share of a device's pass.
+func (w *Worker) unitAt(now int64) uint64 {
+	if now < w.crowdedUntil {
+		return crowdedBytes
+	}
+	return shareBytes
+}
+
+// sends notes that a device sends.
+func (w *Worker) sends(d *Device, now int64) {
+	if w.sender == d {
+		return
+	}
+	if w.sender != nil {
+		w.crowdedUntil = now + crowdedFor
+	}
+	w.sender = d
+}
+
 // visit lets a device do a bounded amount of work.
 func (w *Worker) visit(d *Device, now int64) (worked bool, next int64) {
 	d.busy = false
 	if d.failed || d.quiet() {
 		return false, 0
 	}
-	d.share, d.looks = passShare, passLooks
+	d.share, d.looks, d.unit = passShare, passLooks, w.unitAt(now)
 	ok := w.guard(d, func() { worked, next = d.poll(now) })
 	w.show()
 	if !ok {
 		return true, 0
+	}
+	if d.share < passShare {
+		w.sends(d, now)
 	}
 	d.busy = d.share <= 0 || d.looks <= 0 || d.ready.len() != 0
 	return worked, next
@@ -277,7 +302,10 @@ func (w *Worker) addDevice(d *Device) {
 }
 
 func (w *Worker) removeDevice(d *Device) {
-	w.devices = slices.DeleteFunc(slices.Clone(w.devices), func(x *Device) bool { return x == d })
+	w.devices = without(w.devices, d)
+	if w.sender == d {
+		w.sender = nil
+	}
 	w.retune()
 }
 

@@ -14,8 +14,32 @@ type budget struct {
 	bytes uint64 // payload
 }
 
-// fullVisit is the budget of a visit.
-var fullVisit = budget{wrs: hostverbs.VisitWRs, bytes: hostverbs.VisitBytes}
+// crowdedBytes is what a visit moves instead of hostverbs.VisitBytes while more than one guest sends: the others wait for
+// less, and a long message takes a few per cent more time. crowdedFor is how long a guest counts as one that sends, in ns.
+const (
+	crowdedBytes = hostverbs.VisitBytes / 4
+	crowdedFor   = 100_000_000
+)
+
+// visit is the budget of a visit that begins now.
+func (pl *poller) visit() budget {
+	b := budget{wrs: hostverbs.VisitWRs, bytes: hostverbs.VisitBytes}
+	if pl.now < pl.crowdedUntil {
+		b.bytes = crowdedBytes
+	}
+	return b
+}
+
+// sends notes that a guest sends.
+func (pl *poller) sends(c *context) {
+	if pl.sender == c {
+		return
+	}
+	if pl.sender != nil {
+		pl.crowdedUntil = pl.now + crowdedFor
+	}
+	pl.sender = c
+}
 
 // left says whether anything may still be done.
 func (b *budget) left() bool { return b.wrs > 0 && b.bytes > 0 }

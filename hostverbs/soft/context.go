@@ -98,7 +98,12 @@ func (c *context) Close() error {
 			}
 		})
 	}
-	c.pl.owner.Do(func() { c.keys.slots = nil })
+	c.pl.owner.Do(func() {
+		c.keys.slots = nil
+		if c.pl.sender == c {
+			c.pl.sender = nil
+		}
+	})
 	for q := range c.qps {
 		q.gone = true
 		c.eng.giveQPN(q.num)

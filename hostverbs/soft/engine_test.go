@@ -82,15 +82,15 @@ func TestAGuestWithManyBusyQueuePairsHasNoLargerShare(t *testing.T) {
 	}
 	r.qa.PostSend(r.wrs)
 	rounds := 0
-	const visits = size / hostverbs.VisitBytes
+	const visits = size / soft.CrowdedBytes
 	for ; r.da.sent == 0 && rounds < crowd*visits; rounds++ {
 		r.now += 1000
 		r.p.Progress(r.now)
 	}
 	// A round is one visit, every other one of which belongs to the lone message.
 	if rounds > 2*visits {
-		t.Errorf("the lone message took %d rounds among %d of one other guest, want two for each of its %d visits", rounds,
-			crowd, visits)
+		t.Errorf("the lone message took %d rounds among %d of one other guest, want two for each of its %d visits", rounds, crowd,
+			visits)
 	}
 }
 

@@ -2,5 +2,9 @@
 
 package soft
 
-// PieceCost is pieceCost.
-const PieceCost = pieceCost
+// Constants for tests.
+const (
+	PieceCost    = pieceCost
+	CrowdedBytes = crowdedBytes
+	CrowdedFor   = crowdedFor
+)

@@ -32,7 +32,11 @@ type poller struct {
 	// active are the queue pairs with something to do.
 	active turns
 	timers *timerwheel.Wheel
-	count  counts
+	// now is the time of the last Progress. sender is the guest that posted last, and crowdedUntil when it will have been the
+	// only one for long.
+	now, crowdedUntil int64
+	sender            *context
+	count             counts
 }
 
 func newPoller(e *Engine, o hostverbs.Owner) *poller {
@@ -50,7 +54,8 @@ func newPoller(e *Engine, o hostverbs.Owner) *poller {
 // every guest.
 func (pl *poller) Progress(now int64) (worked bool, next int64) {
 	pl.timers.Advance(now, maxTimers)
-	b := fullVisit
+	pl.now = now
+	b := pl.visit()
 	for n := pl.active.guests.n; n > 0 && pl.active.n > 0 && b.left(); n-- {
 		if pl.active.next().goOn(now, &b) {
 			worked = true

@@ -69,7 +69,8 @@ func (q *qp) PostSend(wrs []hostverbs.SendWR) int {
 		return 0
 	}
 	q.running = true
-	b := fullVisit
+	q.pl.sends(q.ctx)
+	b := q.pl.visit()
 	n := 0
 	for n < len(wrs) && b.left() && q.accept(&wrs[n], &b) {
 		b.wrs--

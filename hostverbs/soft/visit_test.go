@@ -223,3 +223,38 @@ func TestWhatIsUnderWayIsFlushedWithinTheVisit(t *testing.T) {
 			hostverbs.VisitWRs)
 	}
 }
+
+func TestVisitsAreShorterWhileMoreThanOneGuestSends(t *testing.T) {
+	const size = 4 * hostverbs.VisitBytes
+	r := newRig(size)
+	copy(r.a.ram, bytes.Repeat([]byte{1}, size))
+	long := func() (moved int) {
+		r.prepare(hostverbs.OpRDMAWrite, size, 1)
+		clear(r.b.ram)
+		r.qa.PostSend(r.wrs)
+		moved = bytes.Count(r.b.ram, []byte{1})
+		for before := r.da.sent; r.da.sent == before; {
+			r.p.Progress(r.now)
+		}
+		return moved
+	}
+	short := func() {
+		w := hostverbs.SendWR{Opcode: hostverbs.OpRDMAWrite}
+		if r.qb.PostSend([]hostverbs.SendWR{w}) != 1 {
+			t.Fatal("a message was not taken")
+		}
+	}
+	r.p.Progress(r.now)
+	if n := long(); n != hostverbs.VisitBytes {
+		t.Errorf("the only guest that sends moved %d bytes in a visit, want %d", n, hostverbs.VisitBytes)
+	}
+	short()
+	if n := long(); n != soft.CrowdedBytes {
+		t.Errorf("a guest moved %d bytes in a visit after another had sent, want %d", n, soft.CrowdedBytes)
+	}
+	r.now += soft.CrowdedFor
+	r.p.Progress(r.now)
+	if n := long(); n != hostverbs.VisitBytes {
+		t.Errorf("a guest moved %d bytes in a visit long after another had sent, want %d", n, hostverbs.VisitBytes)
+	}
+}
