@@ -129,19 +129,28 @@ func openDoors(c *child, _ struct{}) (q answerRequest, err error) {
 	if d.real, err = newDoor(fd, event, registers, reg, errReg); err != nil {
 		return q, err
 	}
+	c.doors = d
+	return d.openBare(registers, reg, errReg)
+}
+
+// openBare makes the bare door.
+func (d *doors) openBare(bar, writeReg, readReg uint32) (q answerRequest, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return q, err
 	}
-	bareEvent, err := newEvent()
+	event, err := newEvent()
 	if err != nil {
 		return q, err
 	}
-	if d.bare, err = newDoor(pair[0], bareEvent, registers, reg, errReg); err != nil {
-		return q, err
-	}
-	c.doors = d
-	return answerRequest{PID: os.Getpid(), Socket: pair[1], Event: bareEvent}, nil
+	d.bare, err = newDoor(pair[0], event, bar, writeReg, readReg)
+	return answerRequest{PID: os.Getpid(), Socket: pair[1], Event: event}, err
+}
+
+// openBareDoor makes a bare door alone.
+func openBareDoor(c *child, _ struct{}) (answerRequest, error) {
+	c.doors = &doors{}
+	return c.doors.openBare(0, 0, 0)
 }
 
 // msixIndex is the index of MSI-X interrupts in linux/vfio.h.

@@ -19,6 +19,8 @@ import (
 // bootRequest tells the guests' process what to be: guests 0 and 1 are a pair, and so on.
 type bootRequest struct {
 	Sockets []string
+	// First is the number of the first guest: its addresses come from it.
+	First   int
 	Options worldOptions
 }
 
@@ -85,9 +87,10 @@ func bootEnd(q bootRequest, n, queues int) (*end, error) {
 	o := q.Options
 	// A queue pair takes about eight pages: indices, two rings, a directory of three.
 	size := uint64(o.Bytes) + uint64(queues)*uint64(6+o.Depth/32)*ram.PageSize + 16<<20
+	id := q.First + n + 1
 	m, err := testguest.Boot(q.Sockets[n], testguest.Options{
-		Memory: ram.Options{Size: 2 * size, Scatter: o.Scatter, Seed: uint64(n + 1)},
-		MAC:    [6]byte{2, 0, 0, 0, 0, byte(n + 1)}, IP: [4]byte{10, 0, 0, byte(n + 1)}, MADReceives: 4,
+		Memory: ram.Options{Size: 2 * size, Scatter: o.Scatter, Seed: uint64(id)},
+		MAC:    [6]byte{2, 0, 0, 0, 0, byte(id)}, IP: [4]byte{10, 0, 0, byte(id)}, MADReceives: 4,
 	})
 	if err != nil {
 		return nil, err

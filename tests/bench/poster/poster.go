@@ -60,6 +60,9 @@ func (q *Work) Depth() int { return int(q.mask) + 1 }
 // Full says whether the queue has no room.
 func (q *Work) Full() bool { return q.prod^ram.Load32(q.State, q.consAt) == q.mask+1 }
 
+// Pending is how many requests the other side has not taken yet, as far as this side has shown them.
+func (q *Work) Pending() int { return int((q.prod - ram.Load32(q.State, q.consAt)) & (q.mask<<1 | 1)) }
+
 // Piece is a piece of registered memory.
 type Piece struct {
 	Addr     uint64
