@@ -33,6 +33,7 @@ func measureSyscalls(b *bench) ([]result, error) {
 	if err := trace.Start(); err != nil {
 		return nil, fmt.Errorf("%w; next: scripts/setup installs strace", err)
 	}
+	defer trace.Process.Kill() // where it has not ended below
 	if err := awaitTracer(w.d); err != nil {
 		return nil, err
 	}
