@@ -49,34 +49,29 @@ type workQueue struct {
 	prodAt, consAt uint64
 }
 
-// queuePair is a queue pair of the guest: its rings here, its verbs state in the engine. What a sweep looks at stands
-// together at its begin.
+// queuePair is a queue pair of the guest: its rings here, its verbs state in the engine. What a sweep and a message look at
+// stands together at its begin: a guest has thousands, more than the caches hold.
 type queuePair struct {
-	dev   *Device
-	pages *guestmem.Pages
-
-	// What follows belongs to the worker.
-
-	// dead says that the guest's rings must not be looked at any more.
+	dev    *Device
+	pages  *guestmem.Pages
+	handle uint32
+	// dead says that the guest's rings must not be looked at any more. Worker.
 	dead bool
 	// parked says the same for as long as the queue pair is in RESET, or on its way there: the guest sets its indices to 0
-	// when it has been answered, and until then they are those of the time before. Nor is a parked queue pair failed.
+	// when it has been answered, and until then they are those of the time before. Nor is a parked queue pair failed. Worker.
 	parked bool
-	// queued says that it is in Device.ready; failing that it must go to the error state at its next turn.
+	// queued says that it is in Device.ready; failing that it must go to the error state at its next turn. Worker.
 	queued, failing bool
+	engine          hostverbs.QP
+	sendCQ          *completionQueue
 	sq, rq          workQueue
-
-	// What follows stays as it is made, but for reported, the state that the Observer heard of last: command goroutine.
-
-	handle   uint32
+	recvCQ          *completionQueue
+	ctx             *userContext
+	pd              *protectionDomain
+	typ             abi.QPType
+	// reported is the state that the Observer heard of last. Command goroutine.
 	reported hostverbs.QPState
 	pinned   uint32 // pages
-	typ      abi.QPType
-	ctx      *userContext
-	pd       *protectionDomain
-	engine   hostverbs.QP
-	sendCQ   *completionQueue
-	recvCQ   *completionQueue
 }
 
 var _ hostverbs.QPHandler = (*queuePair)(nil)
@@ -104,11 +99,11 @@ func (q *queuePair) look() {
 		return
 	}
 	q.dev.looks--
-	send, err := q.pages.Load32(q.sq.prodAt)
+	send, err := q.pages.Load32(txProdTail)
 	if err != nil || send != q.sq.cons {
 		q.rung(abi.UARQPSend)
 	}
-	if recv, err := q.pages.Load32(q.rq.prodAt); err == nil && recv != q.rq.prod && !q.dead {
+	if recv, err := q.pages.Load32(rxProdTail); err == nil && recv != q.rq.prod && !q.dead {
 		q.engine.RecvPosted()
 	}
 }
