@@ -186,14 +186,15 @@ func (d *Domain) add(e extent) {
 	d.index.Store(&ix)
 }
 
-// remove takes the extent at a host address out of the index, before its address range is given back to the kernel.
-func (d *Domain) remove(base hostPtr) {
+// remove takes the extents at some host addresses out of the index, before their address ranges are given back to the
+// kernel.
+func (d *Domain) remove(gone map[uintptr]struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	old := *d.index.Load()
 	ix := make([]extent, 0, len(old))
 	for _, e := range old {
-		if e.base != base.addr() {
+		if _, ok := gone[e.base]; !ok {
 			ix = append(ix, e)
 		}
 	}

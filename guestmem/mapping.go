@@ -237,19 +237,33 @@ func (s *Space) reap(keep time.Duration) {
 	s.windows -= len(windows)
 	victims := s.idle(keep)
 	s.mu.Unlock()
+	s.forget(windows, victims)
 	for _, w := range windows {
-		s.dom.remove(w.base)
 		w.unmap()
 		s.dom.unreserveWindow(w)
 	}
 	for _, m := range victims {
-		s.dom.remove(m.base)
 		if err := unix.Munmap(m.b); err != nil {
 			// The kernel refuses only ranges that are not ours: going on would corrupt other guests.
 			panic(fmt.Sprintf("guestmem: munmap %#x bytes of guest %q: %v", m.span, s.owner, err))
 		}
 		s.dom.unreserve(m.span)
 	}
+}
+
+// forget takes what is to be unmapped out of the Domain's index, all at once: the index is copied for it.
+func (s *Space) forget(windows []*window, files []*mapping) {
+	if len(windows)+len(files) == 0 {
+		return
+	}
+	gone := make(map[uintptr]struct{}, len(windows)+len(files))
+	for _, w := range windows {
+		gone[w.base.addr()] = struct{}{}
+	}
+	for _, m := range files {
+		gone[m.base.addr()] = struct{}{}
+	}
+	s.dom.remove(gone)
 }
 
 // idle takes the mappings to be unmapped out of the Space, and sets the reaper for those that will be. Called with

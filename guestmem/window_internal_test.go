@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -87,6 +88,40 @@ func TestTheAddressSpaceOfWindowsIsLimited(t *testing.T) {
 	s.windowBytes, s.dom.bytes = 0, maxDomainBytes-PageSize
 	checkDenied(t, s, unix.ENOMEM)
 	s.dom.bytes = 4 * PageSize
+}
+
+// A guest that goes may leave tens of thousands of windows. If the index were copied for each, the next one would wait for
+// seconds.
+func TestTheIndexIsCopiedOnceForAllWindowsThatGo(t *testing.T) {
+	const n = 1000
+	s := fileSpace(t)
+	s.dom.windows.Budget = 8 * n
+	lists := make([]*Pages, n)
+	for i := range lists {
+		p, err := s.PinContiguous([]uint64{2 * PageSize, 0}, ProtRead)
+		if err != nil || !p.Window() {
+			t.Fatalf("window %d: %v, %v", i, err, p.Scattered())
+		}
+		lists[i] = p
+	}
+	s.reaping.Lock() // all are given back before the first is unmapped
+	for _, p := range lists {
+		p.Release()
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	s.reaping.Unlock()
+
+	s.reap(idleKeep)
+
+	runtime.ReadMemStats(&after)
+	const entry, copies = 64, 8 // bytes and more, and what else is allocated
+	if got := after.TotalAlloc - before.TotalAlloc; got > copies*entry*n {
+		t.Errorf("%d bytes were allocated to take %d windows out of the index", got, n)
+	}
+	if left := len(*s.dom.index.Load()); left != 1 || s.dom.pieces != 0 {
+		t.Errorf("%d entries and %d mappings are left, want the file alone", left, s.dom.pieces)
+	}
 }
 
 func TestTheMemoryOfPageListsIsLimited(t *testing.T) {
