@@ -27,7 +27,7 @@ func errnoOf(err error) unix.Errno {
 // register is read, so that the read of ERR finds the outcome.
 func (s *session) takeRequest() {
 	if !s.dsr.valid || !s.dev.Active() {
-		s.result("request", pvrdma.BadState, unix.ENODEV)
+		s.result("command", pvrdma.BadState, errNotActive)
 		return
 	}
 	if err := s.mem.Read(s.dsr.dsr.CmdSlotDMA, s.request[:]); err != nil {

@@ -75,6 +75,13 @@ func (s *session) writeRegister(off uint64, v uint32) {
 	}
 }
 
+var (
+	errNotActive = fmt.Errorf("the device is not switched on, its driver has not done it yet or the device was reset since: %w",
+		unix.ENODEV)
+	errNoControl = fmt.Errorf("there are %v, %v and %v: %w", abi.DeviceCtlActivate, abi.DeviceCtlUnquiesce,
+		abi.DeviceCtlReset, unix.EINVAL)
+)
+
 // result sets ERR to the outcome of a register write.
 func (s *session) result(what string, reason pvrdma.GuestErrorReason, err error) {
 	s.regs.err = 0
@@ -91,7 +98,7 @@ func (s *session) control(c abi.DeviceCtl) {
 	case abi.DeviceCtlUnquiesce:
 		var err error
 		if !s.dev.Active() {
-			err = unix.ENODEV
+			err = errNotActive
 		}
 		s.result("unquiesce", pvrdma.BadState, err)
 	case abi.DeviceCtlReset:
@@ -99,6 +106,6 @@ func (s *session) control(c abi.DeviceCtl) {
 		s.enter(pvrdma.NoError, nil)
 		s.regs.err = 0
 	default:
-		s.result(fmt.Sprintf("control %v", c), pvrdma.BadRegister, unix.EINVAL)
+		s.result(fmt.Sprintf("control %v", c), pvrdma.BadRegister, errNoControl)
 	}
 }

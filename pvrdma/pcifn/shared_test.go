@@ -274,3 +274,28 @@ func TestAVirtualIOMMUIsNamedWhenTheDeviceBecomesActive(t *testing.T) {
 		t.Errorf("without one: reported %+v", a)
 	}
 }
+
+// The guest's driver says "failed to write to register" at most: who reads the log must learn why.
+func TestWhatIsAskedOfADeviceThatIsNotOnSaysSo(t *testing.T) {
+	for name, c := range map[string]struct {
+		do   func(d *driver)
+		text string
+	}{
+		"a command": {func(d *driver) { d.reg(abi.RegRequest, 0) }, "command: the device is not switched on"},
+		"unquiesce": {func(d *driver) { d.ctl(abi.DeviceCtlUnquiesce) }, "unquiesce: the device is not switched on"},
+		"a control that there is not": {
+			func(d *driver) { d.ctl(7) }, "there are ACTIVATE, UNQUIESCE and RESET",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := attach(t, Poll)
+
+			c.do(d)
+
+			all := seen[pvrdma.GuestError](d.seen)
+			if len(all) != 1 || !strings.Contains(all[0].Err.Error(), c.text) {
+				t.Errorf("reported %+v, want it to say %q once", all, c.text)
+			}
+		})
+	}
+}
