@@ -11,6 +11,7 @@
 // # Threads
 //
 // A Worker is the one thread that owns the data path of its devices. What a guest's commands change is changed
-// inside Worker.Do, so that fields of a Device have one writer at a time and need no lock. Commands run on the
-// goroutine that calls Exec, one at a time for each device.
+// inside Worker.Do, so that fields of a Device have one writer at a time and need no lock. While the worker sleeps, the
+// caller of Do takes its place: "the worker's thread" is then the caller's. Commands run on the goroutine that calls
+// Exec, one at a time for each device.
 package pvrdma
