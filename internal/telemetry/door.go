@@ -34,9 +34,12 @@ func (d door) Disconnected(e vfiouser.Disconnect) {
 	if e.Err != nil {
 		args = append(args, "error", quoted(e.Err))
 	}
-	switch e.Reason {
-	case vfiouser.ReasonClientClosed, vfiouser.ReasonShutdown:
+	switch usual := e.Reason == vfiouser.ReasonClientClosed || e.Reason == vfiouser.ReasonShutdown; {
+	case usual && e.Opened:
 		d.g.log.emit(hclog.Info, "virtual machine detached", args...)
+	case usual:
+		// Whoever looks whether the socket is there connects and goes away.
+		d.g.log.emit(hclog.Info, "connection ended before it was a virtual machine's", args...)
 	default:
 		d.g.log.emit(hclog.Warn, "connection ended", args...)
 	}

@@ -220,6 +220,11 @@ func TestTheDoorsEventsAreCountedAndLogged(t *testing.T) {
 			[]string{`pvrdma_guest_up{guest="vm1"} 1`, `pvrdma_vfiouser_disconnects_total{guest="vm1",reason="handshake"} 1`},
 		},
 		{
+			"somebody looked whether the socket is there", func(o vfiouser.Observer) { o.Disconnected(vfiouser.Disconnect{Peer: peer}) },
+			"<6>[INFO]  pvrdmad: connection ended before it was a virtual machine's: guest=vm1 pid=77 reason=client_closed\n",
+			[]string{`pvrdma_vfiouser_disconnects_total{guest="vm1",reason="client_closed"} 1`},
+		},
+		{
 			"busy", func(o vfiouser.Observer) { o.BusyRefused(peer) },
 			"<4>[WARN]  pvrdmad: connection refused, a virtual machine is attached: guest=vm1 pid=77 uid=64055\n",
 			[]string{`pvrdma_vfiouser_busy_refusals_total{guest="vm1"} 1`},
