@@ -79,6 +79,8 @@ func TestAFaultNamesTheGuestWhoseMemoryIsGone(t *testing.T) {
 			{"Pages.Write", guard(func() error { return v.badMany.Write(3*page, buf) }), 33 * page, false},
 			{"Load32", guard(func() error { _, err := v.badOne.Load32(2 * page); return err }), 32 * page, false},
 			{"Store32", guard(func() error { return v.badOne.Store32(2*page+8, 1) }), 32 * page, false},
+			{"Publish32", guard(func() error { return v.badOne.Publish32(2*page+8, 1) }), 32 * page, false},
+			{"Publish32 in scattered pages", guard(func() error { return v.badMany.Publish32(2*page, 1) }), 40 * page, false},
 			{"Load64", guard(func() error { _, err := v.badMany.Load64(2 * page); return err }), 40 * page, false},
 			{"Store64", guard(func() error { return v.badMany.Store64(2*page, 1) }), 40 * page, false},
 			{"CompareAndSwap64", guard(func() error {

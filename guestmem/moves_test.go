@@ -200,7 +200,11 @@ func (m *model) word(t player) {
 	off := uint64(t.choose(0, int(l.p.Len()/4), "word") * 4)
 	v := uint32(t.choose(0, 1<<31-1, "value"))
 	to, out := m.where(span{list: l, off: off}, 4, guestmem.ProtWrite)
-	m.verdict(t, "store", guarded(m.dom, func() error { return l.p.Store32(off, v) }), out)
+	store := l.p.Store32
+	if v%2 == 1 {
+		store = l.p.Publish32
+	}
+	m.verdict(t, "store", guarded(m.dom, func() error { return store(off, v) }), out)
 	if out == works {
 		for i := range to {
 			to[i].put(cell(byte(v >> (8 * i)))) // tests run on little-endian machines

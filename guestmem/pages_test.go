@@ -167,6 +167,7 @@ func TestAccessesBeyondAListAreRefusedAndChangeNothing(t *testing.T) {
 				}
 				mustFail(t, guestmem.Copy(p, 8, p, 0, 1<<64-1), unix.EFAULT, "vm1")
 				mustFail(t, p.Store32(n, 1), unix.EFAULT, "vm1")
+				mustFail(t, p.Publish32(n, 1), unix.EFAULT, "vm1")
 				mustFail(t, p.Store64(n-4, 1), unix.EINVAL, "vm1")
 				if !bytes.Equal(before, g.ram) {
 					t.Fatal("memory has changed")
@@ -209,10 +210,17 @@ func TestWordsAreAtomicAlignedAndLandWhereTheyShould(t *testing.T) {
 				if got := g.ram[pages[2]+16]; got != 42 {
 					t.Fatalf("memory holds %d", got)
 				}
+				if err := p.Publish32(off+4, 0xdeadbeef); err != nil {
+					t.Fatal(err)
+				}
+				if v, err := p.Load64(off); err != nil || v != 0xdeadbeef0000002a {
+					t.Fatalf("word is %#x after its upper half was published, %v", v, err)
+				}
 				for _, off := range []uint64{1, 2, 3, 6} {
 					_, err := p.Load32(off)
 					mustFail(t, err, unix.EINVAL, "vm1")
 					mustFail(t, p.Store32(off, 0), unix.EINVAL, "vm1")
+					mustFail(t, p.Publish32(off, 0), unix.EINVAL, "vm1")
 					mustFail(t, p.Store64(off, 0), unix.EINVAL, "vm1")
 				}
 				_, err := p.Load64(4)
@@ -236,6 +244,7 @@ func TestAListPinnedForReadingCannotBeWritten(t *testing.T) {
 		_, cas := p.CompareAndSwap64(0, 0, 1)
 		for what, err := range map[string]error{
 			"Write": p.Write(0, b), "Store32": p.Store32(0, 1), "Store64": p.Store64(0, 1), "CompareAndSwap64": cas,
+			"Publish32": p.Publish32(0, 1), "CopyLong": guestmem.CopyLong(p, 0, g.Space, 0, 8),
 			"CopyIn": guestmem.CopyIn(p, 0, b), "Copy": guestmem.Copy(p, 0, g.Space, 0, 8),
 		} {
 			if !errors.Is(err, unix.EFAULT) || !strings.Contains(err.Error(), "without write access") {
@@ -262,6 +271,8 @@ func TestTheDataPathAllocatesNothing(t *testing.T) {
 				"Write":            func() error { return p.Write(4000, buf) },
 				"Load32":           func() error { _, err := p.Load32(9000); return err },
 				"Store32":          func() error { return p.Store32(9000, 1) },
+				"Publish32":        func() error { return p.Publish32(9000, 1) },
+				"Prefetch":         func() error { p.Prefetch(4000, 128); return nil },
 				"Load64":           func() error { _, err := p.Load64(9000); return err },
 				"Store64":          func() error { return p.Store64(9000, 1) },
 				"CompareAndSwap64": func() error { _, err := p.CompareAndSwap64(9000, 0, 0); return err },

@@ -140,8 +140,8 @@ func decodeSGEs(b []byte, sges []hostverbs.SGE) error {
 	return nil
 }
 
-// encodeCompletion makes the guest's completion entry. The queue pair is named by its handle: an entry with another
-// number would block the guest's queue for ever.
+// encodeCompletion makes the guest's completion entry in e, which is zero. The queue pair is named by its handle: an entry
+// with another number would block the guest's queue for ever.
 func (q *queuePair) encodeCompletion(e *abi.CQE, wc *hostverbs.WC) {
 	// Field by field: a copy of the whole waits for the stores of its parts.
 	e.WRID = wc.WRID
