@@ -75,14 +75,34 @@ func (q *interrupts) deliver(index IRQIndex, v *vector) {
 	v.masked = index == IRQINTx
 }
 
+// takenFDs are eventfds that interrupts do not go to any more. They are closed without the lock, which callers of Trigger
+// want: to close a file is as long as whoever watches it likes.
+type takenFDs []int
+
+// takeFrom takes a vector's eventfd away. With interrupts.mu held.
+func (f *takenFDs) takeFrom(v *vector) {
+	if v.fd >= 0 {
+		*f = append(*f, v.fd)
+	}
+	v.fd = -1
+}
+
+// closeWith closes them. Without interrupts.mu.
+func (f *takenFDs) closeWith(w *signaller) {
+	for _, fd := range *f {
+		w.close(fd)
+	}
+}
+
 // assign gives n vectors from first the eventfds of fds, which it takes over; without fds it takes them away.
 func (q *interrupts) assign(index IRQIndex, first, n uint32, fds *fdList) {
+	var taken takenFDs
+	defer taken.closeWith(&q.signal)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range n {
 		v := &q.vectors[index][first+i]
-		q.signal.close(v.fd)
-		v.fd = -1
+		taken.takeFrom(v)
 		if fds.n > 0 {
 			v.fd = fds.take(int(i))
 			q.deliver(index, v)
@@ -93,12 +113,14 @@ func (q *interrupts) assign(index IRQIndex, first, n uint32, fds *fdList) {
 // disable takes all eventfds and masks of an index away. What is latched stays so: QEMU does this between two
 // assignments of the same vectors.
 func (q *interrupts) disable(index IRQIndex) {
+	var taken takenFDs
+	defer taken.closeWith(&q.signal)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range q.vectors[index] {
 		v := &q.vectors[index][i]
-		q.signal.close(v.fd)
-		v.fd, v.masked = -1, false
+		taken.takeFrom(v)
+		v.masked = false
 	}
 }
 
@@ -124,11 +146,13 @@ func (q *interrupts) forget() {
 
 // close takes everything away; later interrupts are ignored.
 func (q *interrupts) close() {
+	var taken takenFDs
+	defer taken.closeWith(&q.signal)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i, vs := range q.vectors {
 		for j := range vs {
-			q.signal.close(vs[j].fd)
+			taken.takeFrom(&vs[j])
 		}
 		q.vectors[i] = nil
 	}
