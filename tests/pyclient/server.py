@@ -62,6 +62,7 @@ class Server:
         reply = client.call(vu.VERSION, vu.version(text=QEMU_VERSION))
         if reply.failed:
             raise AssertionError(f"QEMU's VERSION was refused: {reply}")
+        client.opening = reply
         return client
 
 

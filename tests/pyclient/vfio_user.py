@@ -171,7 +171,8 @@ class Client:
                 rights = array.array("i", fds)
                 sent = self.sock.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
                 data = data[sent:]
-            self.sock.sendall(data)
+            if data:  # an empty send would fail on a connection that the server has closed meanwhile
+                self.sock.sendall(data)
         except (BrokenPipeError, ConnectionResetError) as gone:
             raise Closed() from gone
 
@@ -217,12 +218,17 @@ class Client:
         """Whether the server sends nothing for a while and keeps the connection."""
         return not self.rest and not select.select([self.sock], [], [], seconds)[0]
 
+    def end(self):
+        """What the server says next: "end of file" or "reset" if it closes the connection, else what it is instead."""
+        try:
+            return f"{self.receive()}"
+        except Closed as closed:
+            if self.rest:
+                return f"{len(self.rest)} bytes of a message"
+            return "reset" if closed.__cause__ else "end of file"
+        except TimeoutError:
+            return "nothing"
+
     def silent_end(self):
         """Whether the server closes the connection without another word."""
-        try:
-            self.receive()
-        except Closed:
-            return not self.rest
-        except TimeoutError:
-            pass
-        return False
+        return self.end() in ("end of file", "reset")
