@@ -7,7 +7,7 @@ import "github.com/pvrdmad/pvrdmad/guestmem"
 // Owner is the thread that owns the data path of some guests. While it sleeps another thread may be in its place, and then
 // is the owner thread: there is one at a time, and each sees what those before it have done.
 type Owner interface {
-	// Do runs fn on the owner thread between two of its visits and returns when fn has returned, so that
+	// Do runs fn on the owner's thread between two of its visits and returns when fn has returned, so that
 	// nothing the owner did before is still going on. On that thread itself it runs fn at once.
 	Do(fn func())
 }
