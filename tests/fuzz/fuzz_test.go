@@ -3,6 +3,7 @@
 package fuzz
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/pvrdmad/pvrdmad/pvrdma"
@@ -37,6 +38,20 @@ func play(t *testing.T, data []byte, trap bool, run func(w *world, s *script)) {
 }
 
 // TestNothingLeadsToAGuestThatIsGone: queue pairs remember whom they have talked to.
+// Names of places that nobody has any more would find nothing, for ever.
+func TestEveryPlaceThatIsLookedAtAfterAResetIsInTheStateOfGuestsAtWork(t *testing.T) {
+	w := newWorld(t, true)
+
+	state := w.State()
+
+	for _, place := range kept {
+		if name := place[strings.LastIndex(place, "."):]; state.Find(name) == "" {
+			t.Errorf("nothing is named %s", name)
+		}
+	}
+	w.finish()
+}
+
 func TestNothingLeadsToAGuestThatIsGone(t *testing.T) {
 	w := newWorld(t, true)
 	for range 3 {

@@ -45,6 +45,10 @@ func (w *world) finish() {
 			w.t.Error(err)
 		}
 	}
+	if !fuzzing() {
+		w.Control("RESET")
+		w.nothingKept()
+	}
 	w.Detach()
 	if !fuzzing() {
 		state := w.n.State()
@@ -56,6 +60,27 @@ func (w *world) finish() {
 	}
 	w.Host.Close()
 	w.nothingLeft()
+}
+
+// kept is where a device has what belongs to its objects: in the tables, and in the books of its memory.
+var kept = []string{
+	".pds.slots", ".mrs.slots", ".cqs.slots", ".qps.slots", ".contexts.slots", ".pinned ", ".mem.pages ",
+}
+
+// nothingKept fails if the guest's device, which was reset, still has objects or pages of some.
+func (w *world) nothingKept() {
+	w.t.Helper()
+	// A state names a thing by the first path that leads to it. This is the one unless the neighbour leads there, too.
+	const device = ".fn.device"
+	state := w.State()
+	if state.Find(device+".mem.owner a") == "" {
+		w.t.Error("the device was reset, and the neighbour's state leads to it")
+	}
+	for _, place := range kept {
+		if line := state.Find(device + place); line != "" {
+			w.t.Errorf("the device was reset and keeps %s", line)
+		}
+	}
 }
 
 // nothingLeft fails if the world has left a file or a goroutine.
