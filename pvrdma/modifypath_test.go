@@ -136,6 +136,7 @@ func (s *subject) try(from hostverbs.QPState, attrs abi.QPAttr, mask hostverbs.A
 	s.t.Helper()
 	attr := qpAttrFromGuest(&attrs)
 	next, verdict := hostverbs.CheckModify(s.typ, from, &attr, mask, &s.port)
+	s.rig.settle() // what commands before have left to the worker is no change of this one
 	before := s.whole()
 	s.seen.heard()
 	_, err := s.exec(s.command(attrs, mask))
