@@ -97,6 +97,7 @@ func newDoctor() *cobra.Command {
 				guests = []config.Guest{*g}
 			}
 		}
+		findings = append(findings, missingGroups(guests)...)
 		findings = append(findings, doctor.Run(cmd.Context(), env, guests)...)
 		if err := doctor.Print(cmd.OutOrStdout(), findings); err != nil {
 			return err
@@ -107,6 +108,20 @@ func newDoctor() *cobra.Command {
 		return nil
 	}
 	return cmd
+}
+
+// missingGroups names the guests whose socket belongs to a group that is not on this host: serve refuses to start.
+func missingGroups(guests []config.Guest) (missing []doctor.Finding) {
+	for i := range guests {
+		if _, err := socketGroup(&guests[i]); err != nil {
+			missing = append(missing, doctor.Finding{
+				Check: "socket", Guest: string(guests[i].Name), Verdict: doctor.Fail,
+				Reason: fmt.Sprintf("there is no group %q on this host: serve does not start", guests[i].SocketGroup),
+				Next:   "create it, or leave socket_group out",
+			})
+		}
+	}
+	return missing
 }
 
 func newCheckConfig() *cobra.Command {

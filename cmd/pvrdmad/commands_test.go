@@ -178,6 +178,11 @@ func TestTheDoctorsExitCodeSaysWhetherSomethingIsMissing(t *testing.T) {
 	if code, text, _ := runHere("doctor", "--qemu", fake, "--socket-path", "/nonexistent/x.sock"); code != exitOK {
 		t.Errorf("exit code %d, want 0; text:\n%s", code, text)
 	}
+	args := []string{"doctor", "--qemu", fake, "--socket-path", "/nonexistent/x.sock", "--socket-group", "no-such-group"}
+	code, text, _ = runHere(args...)
+	if code != exitFailed || !strings.Contains(text, `FAIL  socket (x): there is no group "no-such-group"`) {
+		t.Errorf("without the socket's group: exit code %d, want %d; text:\n%s", code, exitFailed, text)
+	}
 }
 
 func TestCapabilitiesArePrintedWhateverElseIsSaid(t *testing.T) {
