@@ -131,3 +131,15 @@ func TestSystemCallsAreCountedFromTheSummary(t *testing.T) {
 		t.Error("an empty summary is no error")
 	}
 }
+
+func TestASubjectThatDoesNotExistIsAnError(t *testing.T) {
+	if all, err := choose(options{}); err != nil || len(all) != len(subjects()) {
+		t.Errorf("nothing asked: %d subjects, %v", len(all), err)
+	}
+	if one, err := choose(options{only: "^write64$"}); err != nil || len(one) != 1 {
+		t.Errorf("one asked: %d subjects, %v", len(one), err)
+	}
+	if _, err := choose(options{only: "no-such"}); err == nil || !strings.Contains(err.Error(), "write64") {
+		t.Errorf("%v: want an error that names the subjects", err)
+	}
+}

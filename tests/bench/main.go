@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -60,11 +61,30 @@ func main() {
 // minRounds is how often subject and bound take turns at least.
 const minRounds = 10
 
-// run measures what is asked for and reports whether an aim was missed.
-func run(o options) (missed bool, err error) {
+// choose returns the subjects that are asked for; none is an error, because measuring nothing misses no aim.
+func choose(o options) (chosen []subject, err error) {
 	only, err := regexp.Compile(o.only)
 	if err != nil {
-		return false, fmt.Errorf("-only: %w", err)
+		return nil, fmt.Errorf("-only: %w", err)
+	}
+	var names []string
+	for _, s := range subjects() {
+		names = append(names, s.name)
+		if only.MatchString(s.name) && (!o.short || !s.long) {
+			chosen = append(chosen, s)
+		}
+	}
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("-only %s: no such subject, there are: %s", o.only, strings.Join(names, " "))
+	}
+	return chosen, nil
+}
+
+// run measures what is asked for and reports whether an aim was missed.
+func run(o options) (missed bool, err error) {
+	chosen, err := choose(o)
+	if err != nil {
+		return false, err
 	}
 	if o.rounds < minRounds {
 		return false, fmt.Errorf("%d rounds, at least %d are needed", o.rounds, minRounds)
@@ -78,10 +98,7 @@ func run(o options) (missed bool, err error) {
 	signal.Notify(interrupted, unix.SIGINT, unix.SIGTERM)
 	run := newRecord(o)
 	printHead(os.Stdout, run)
-	for _, s := range subjects() {
-		if !only.MatchString(s.name) || (o.short && s.long) {
-			continue
-		}
+	for _, s := range chosen {
 		select {
 		case <-interrupted:
 			return missed, errors.New("interrupted")
