@@ -9,17 +9,17 @@ help: ## list the targets
 build: ## build bin/pvrdmad, static
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
 
-test: ## run every test of the project; what the machine lacks is installed
+test: ## run every test; installs what the machine lacks
 	scripts/test
 
-test-long: ## the same with a quarter of an hour of fuzzing a target, ten minutes of traffic, millions of wake-ups, and planted faults
+test-long: ## the same for hours, and the planted faults
 	LONG=1 FUZZ_TIME=15m PVRDMAD_SOAK=10m scripts/test
 
-bench: ## measure the daemon against what the machine allows; leave it alone meanwhile
+bench: ## measure against what the machine allows; leave it alone meanwhile
 	scripts/setup
 	go run ./tests/bench
 
-demo: ## two virtual machines exchange data through the daemon, with a picture of what happens
+demo: ## two virtual machines exchange data through the daemon; you watch
 	scripts/setup
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
 	go run ./tests/vm/demo -daemon bin/pvrdmad
