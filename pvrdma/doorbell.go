@@ -207,19 +207,14 @@ func (d *Device) ring(b doorbell) {
 // if that was work.
 func (d *Device) takePage(c *userContext) (worked, watched bool) {
 	base := int(c.page) * abi.PageSize
-	if d.doorbells.Load32(base+abi.UARQPOffset) != 0 {
-		v := d.doorbells.Swap32(base+abi.UARQPOffset, 0)
-		d.live.Doorbells++
-		q := d.qps.get(v & abi.UARHandleMask)
-		if q != nil && q.ctx == c {
-			q.rung(abi.UARQPSend | abi.UARQPRecv) // one of the two may have hidden the other
-		} else {
-			q = nil
+	for again := true; again; {
+		before := d.live.SendWQEs
+		worked = d.takeQPWord(c) || worked
+		if again = c.qpSweep.left > 0; again {
+			// A program with one request under way waits for it; one with many gains from words that gather.
+			again = c.sweepQPs(d) && d.looks > 0 && d.live.SendWQEs-before <= 1
+			worked = true
 		}
-		if q == nil || len(c.qps) > 1 {
-			c.qpSweep.begin(len(c.qps))
-		}
-		worked = true
 	}
 	if d.doorbells.Load32(base+abi.UARCQOffset) != 0 {
 		d.doorbells.Swap32(base+abi.UARCQOffset, 0)
@@ -232,15 +227,32 @@ func (d *Device) takePage(c *userContext) (worked, watched bool) {
 		d.violation(BadDoorbell, errNoSuchObject)
 		worked = true
 	}
-	if c.qpSweep.left > 0 {
-		c.sweepQPs(d)
-		worked = true
-	}
 	if c.cqSweep.left > 0 {
 		c.sweepCQs(d)
 		worked = worked || c.cqSweep.left > 0
 	}
 	return worked, watched
+}
+
+// takeQPWord serves the word of queue pairs of a context's page, and reports whether there was one.
+func (d *Device) takeQPWord(c *userContext) bool {
+	word := int(c.page)*abi.PageSize + abi.UARQPOffset
+	if d.doorbells.Load32(word) == 0 {
+		return false
+	}
+	v := d.doorbells.Swap32(word, 0)
+	d.live.Doorbells++
+	d.looks-- // a word may be of nobody
+	q := d.qps.get(v & abi.UARHandleMask)
+	if q != nil && q.ctx == c {
+		q.rung(abi.UARQPSend | abi.UARQPRecv) // one of the two may have hidden the other
+	} else {
+		q = nil
+	}
+	if q == nil || len(c.qps) > 1 {
+		c.qpSweep.begin(len(c.qps))
+	}
+	return true
 }
 
 // quiet reports whether poll would find nothing to do. It touches no memory of the guest's, so that it needs no guard: most

@@ -44,16 +44,18 @@ func (s *sweep) next(n int) int {
 const sweepAlways = 2
 
 // sweepQPs looks at the next queue pairs of the context. A word names one queue pair, and hides the one that was rung just
-// before it. A new word is served first: one that hides nobody, as nearly all do, waits for no more than two looks.
-func (c *userContext) sweepQPs(d *Device) {
-	word := int(c.page)*abi.PageSize + abi.UARQPOffset
+// before it. A new word is served first, and sweepQPs reports that there is one: one that hides nobody, as nearly all do, waits
+// for no more than two looks.
+func (c *userContext) sweepQPs(d *Device) (word bool) {
+	at := int(c.page)*abi.PageSize + abi.UARQPOffset
 	n := c.qpSweep.slice(len(c.qps))
 	for i := 0; i < n && d.share > 0 && d.looks > 0; i++ {
-		if i >= sweepAlways && d.doorbells.Load32(word) != 0 {
-			return
+		if i >= sweepAlways && d.doorbells.Load32(at) != 0 {
+			return true
 		}
 		c.qps[c.qpSweep.next(len(c.qps))].look()
 	}
+	return false
 }
 
 // sweepCQs looks at the next completion queues of the context: those that hold something may have been armed.
