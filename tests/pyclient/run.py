@@ -24,7 +24,7 @@ from server import Server, moved
 from turn import PLAYERS, Turn, expect
 
 # Seconds in which the server closes a connection that the row says it closes.
-HANGS_UP = 2.0
+HANGS_UP = 4.0
 
 
 def frame_player(make):

@@ -75,7 +75,8 @@ class Turn:
         self.panics, self.connections = 0, 1  # how many panics and connections a row has
         self.files, self.totals, self.last_id = [], {}, 0
         self.client = server.open() if row["state"] == "open" else server.connect()
-        self.attached = server.numbers()
+        # On a new connection the server waits for a VERSION, and not for long: nothing may come between.
+        self.attached = server.numbers() if row["state"] == "open" else None
 
     def close(self):
         self.client.close()
