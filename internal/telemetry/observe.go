@@ -36,22 +36,23 @@ func (g *Guest) Observe(e pvrdma.Event) {
 }
 
 func (g *Guest) commandDone(e pvrdma.CommandDone) {
+	g.commandDuration.Observe(e.Duration.Seconds())
+	if e.Err == nil {
+		g.succeeded(e.Cmd).Inc()
+		if n, ok := g.log.admit(hclog.Debug); ok {
+			g.log.write(hclog.Debug, n, "command done", "command", command(e.Cmd), "duration", e.Duration)
+		}
+		return
+	}
 	res := result(e.Err)
 	g.metrics.commands.WithLabelValues(g.name, command(e.Cmd), res).Inc()
-	g.commandDuration.Observe(e.Duration.Seconds())
 	if why := gidRefusal(e); why != "" {
 		g.metrics.gidRefusals.WithLabelValues(g.name, why).Inc()
 		g.log.emit(hclog.Warn, "address refused", "command", command(e.Cmd), "result", res, "reason", why,
 			"error", quoted(e.Err), "next", gidNext(why))
 		return
 	}
-	if e.Err != nil {
-		g.log.emit(hclog.Warn, "command failed", "command", command(e.Cmd), "result", res, "error", quoted(e.Err))
-		return
-	}
-	if n, ok := g.log.admit(hclog.Debug); ok {
-		g.log.write(hclog.Debug, n, "command done", "command", command(e.Cmd), "duration", e.Duration)
-	}
+	g.log.emit(hclog.Warn, "command failed", "command", command(e.Cmd), "result", res, "error", quoted(e.Err))
 }
 
 func (g *Guest) activated(e pvrdma.Activated) {
@@ -83,6 +84,9 @@ func (g *Guest) errorStateChanged(e pvrdma.ErrorStateChanged) {
 
 // succeeded is the counter of a command's successes.
 func (g *Guest) succeeded(c abi.Cmd) prometheus.Counter {
+	if c >= abi.CmdMax {
+		return g.metrics.commands.WithLabelValues(g.name, command(c), resultOK)
+	}
 	if p := g.done[c].Load(); p != nil {
 		return *p
 	}
