@@ -28,6 +28,25 @@ func TestTheLongestIdleStepFollowsTheNumberOfPages(t *testing.T) {
 	}
 }
 
+func TestTheLongestIdleStepLeavesPassesAHundredthOfACore(t *testing.T) {
+	for _, c := range []struct{ pass, min, want time.Duration }{
+		{0, time.Millisecond, time.Millisecond},
+		{time.Microsecond, time.Millisecond, time.Millisecond},
+		{12 * time.Microsecond, time.Millisecond, 12 * 600 * time.Microsecond},
+		{12 * time.Microsecond, 17 * time.Millisecond, 17 * time.Millisecond},
+		{10 * time.Millisecond, time.Millisecond, 20 * time.Millisecond},
+		{10 * time.Millisecond, time.Hour, time.Hour},
+	} {
+		i := &idler{}
+		for range 200 {
+			i.passed(c.pass.Nanoseconds())
+		}
+		if got := time.Duration(i.longest(c.min.Nanoseconds())); got > c.want || got < c.want-10*time.Microsecond {
+			t.Errorf("with passes of %v the longest step of %v becomes %v, want %v", c.pass, c.min, got, c.want)
+		}
+	}
+}
+
 // steps returns the next n sleeps of an idler that finds no work.
 func steps(i *idler, n int, maxSleep time.Duration) []time.Duration {
 	var all []time.Duration

@@ -103,7 +103,7 @@ func (w *Worker) run() {
 	w.tid.Store(int32(unix.Gettid()))
 	guestmem.PrepareGoroutine()
 	w.idle.prepareThread(w.tid.Load())
-	now := w.clock()
+	now, fresh := w.clock(), false // fresh: the worker has just slept, and read the clock afterwards
 	for stale := 0; ; stale++ {
 		w.idle.beginPass()
 		tasks := w.pending.Load() != 0
@@ -120,13 +120,19 @@ func (w *Worker) run() {
 			w.idle.worked(now) // whoever gives commands will soon send messages
 		}
 		worked, next := w.pass(now)
+		if fresh && !worked {
+			w.idle.passed(w.clock() - now)
+		}
 		switch {
 		case worked:
 			w.idle.worked(now)
 			stale = clockEvery
 		case w.idle.step(now, next, w.maxSleep):
 			stale = clockEvery
+			fresh = true
+			continue
 		}
+		fresh = false
 	}
 }
 
