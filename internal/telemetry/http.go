@@ -41,6 +41,8 @@ func (t *Telemetry) Handler(h Health) http.Handler {
 		ErrorLog:            stdlog.New(httpErrors{t.http}, "", 0),
 		MaxRequestsInFlight: maxScrapes,
 		Timeout:             scrapeTimeout,
+		// Who scrapes is near, and this machine's processors have other things to do than to compress.
+		DisableCompression: true,
 	}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), healthTimeout)
