@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -190,5 +191,7 @@ func (p *process) stop() error {
 		return nil
 	}
 	_ = p.in.Close() // the end of its input is the end of its work
+	late := time.AfterFunc(stopTime, func() { _ = p.cmd.Process.Kill() })
+	defer late.Stop()
 	return p.cmd.Wait()
 }

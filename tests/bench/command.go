@@ -162,7 +162,10 @@ func newEvent() (int, error) { return unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_
 func shutDoors(c *child, _ struct{}) (struct{}, error) {
 	d := c.doors
 	c.doors = nil
-	err := errors.Join(unix.Shutdown(d.bare.fd, unix.SHUT_RDWR), d.bare.close(), d.real.close())
+	err := errors.Join(unix.Shutdown(d.bare.fd, unix.SHUT_RDWR), d.bare.close())
+	if d.real != nil {
+		err = errors.Join(err, d.real.close())
+	}
 	return struct{}{}, err
 }
 

@@ -124,9 +124,12 @@ func bootEnd(q bootRequest, n, queues int) (*end, error) {
 }
 
 // connect takes queue pair i of an end to RTS.
-func connect(e, peer *end, i int) error {
-	q, l := e.qps[i], e.m.L
-	path := verbs.Path{DGID: peer.m.GIDs[0], DMAC: peer.m.MAC(), QPN: peer.qps[i].QPN}
+func connect(e, peer *end, i int) error { return connectQP(e, e.qps[i], peer.m, peer.qps[i].QPN) }
+
+// connectQP takes a queue pair of an end to RTS, towards one of another guest.
+func connectQP(e *end, q *verbs.QP, peer *testguest.Machine, qpn uint32) error {
+	l := e.m.L
+	path := verbs.Path{DGID: peer.GIDs[0], DMAC: peer.MAC(), QPN: qpn}
 	tuning := verbs.Tuning{
 		Access: l.Const("PVRDMA_ACCESS_LOCAL_WRITE") | l.Const("PVRDMA_ACCESS_REMOTE_WRITE"),
 		MTU:    l.Const("PVRDMA_MTU_4096"), Timeout: 14, RetryCnt: 7, RNRRetry: 7, MinRNRTimer: 1, RDAtomic: 1, DestRDAtomic: 1,

@@ -20,6 +20,10 @@ func subjects() []subject {
 		{name: "bandwidth", measure: measureBandwidth},
 		{name: "queues", measure: measureQueues},
 		{name: "command", measure: measureCommand},
+		{name: "connect", measure: measureConnect},
+		{name: "interrupts", measure: measureInterrupts},
+		{name: "idle", measure: measureIdle},
+		{name: "metrics", measure: measureMetrics},
 		{name: "neighbour", measure: measureNeighbours},
 		{name: "syscalls", measure: measureSyscalls},
 	}
@@ -33,7 +37,7 @@ func operations(role string) map[string]operation {
 			"boot": op(bootGuests), "shared": op(makeShared), "latency": op(flowLatency), "rate": op(flowRate),
 			"count": op(flowCount), "ping": op(ping), "layout": op(memoryLayout),
 			"door": op(openDoors), "command": op(commandLatency), "shut": op(shutDoors),
-			"storm": op(runStorm), "bare door": op(openBareDoor), "victim": op(beVictim),
+			"connect": op(connectStorm), "interrupts": op(countInterrupts), "storm": op(runStorm), "bare door": op(openBareDoor), "victim": op(beVictim),
 		}
 	case roleFar:
 		return map[string]operation{"pong": op(pong), "bare": op(bareWork), "memcpy": op(memcpy), "answer": op(answerBarely)}
