@@ -150,15 +150,21 @@ func TestAQueuePairThatLostItsCompletionQueueInResetFailsWhenItLeaves(t *testing
 	}
 }
 
-func TestAQueuePairWhoseMemoryIsGoneStaysDeadThroughAReset(t *testing.T) {
-	r := newRig(t)
-	g := r.newGuest()
+// unpluggedQP returns a queue pair in RTS whose rings' memory was taken away. Nothing has looked at them since.
+func unpluggedQP(t *testing.T) (r *rig, g *guest, q *guestQP) {
+	t.Helper()
+	r = newRig(t)
+	g = r.newGuest()
 	ctx, pd := g.user(userPage)
 	c := g.createCQ(ctx, 8)
-	var q *guestQP
 	g.inUpperHalf(func() { q = g.createQP(pd, c, c) })
 	q.modify(hostverbs.StateRTS)
 	g.unplug()
+	return r, g, q
+}
+
+func TestAQueuePairWhoseMemoryIsGoneStaysDeadThroughAReset(t *testing.T) {
+	r, g, q := unpluggedQP(t)
 	q.ring(userPage, abi.UARQPSend)
 	r.settle()
 	q.modify(hostverbs.StateReset)

@@ -165,14 +165,7 @@ func TestMemoryThatIsTakenEndsWhatLiesThereAndNothingElse(t *testing.T) {
 
 // TestAQueuePairWithoutMemoryDoesNotLeaveReset: it would look as if it worked, and never complete a request.
 func TestAQueuePairWithoutMemoryDoesNotLeaveReset(t *testing.T) {
-	r := newRig(t)
-	g := r.newGuest()
-	ctx, pd := g.user(userPage)
-	c := g.createCQ(ctx, 8)
-	var q *guestQP
-	g.inUpperHalf(func() { q = g.createQP(pd, c, c) })
-	q.modify(hostverbs.StateRTS)
-	g.unplug()
+	r, g, q := unpluggedQP(t)
 	g.dev.EndRevoked()
 	r.settle()
 	q.modify(hostverbs.StateErr)
