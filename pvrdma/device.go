@@ -135,6 +135,14 @@ func (d *Device) Counters() (c Counters) {
 	return c
 }
 
+// Objects returns how many objects there are between two visits of the worker. Any goroutine.
+func (d *Device) Objects() (o Objects) {
+	d.worker.Do(func() {
+		o = Objects{Contexts: d.contexts.live, PDs: d.pds.live, MRs: d.mrs.live, CQs: d.cqs.live, QPs: d.qps.live}
+	})
+	return o
+}
+
 // Activate switches the device on. uarPFN is the page frame at which the guest sees doorbell page 0.
 func (d *Device) Activate(uarPFN uint64) error {
 	if d.engine != nil {

@@ -182,6 +182,11 @@ type Counters struct {
 	WindowsDenied uint64
 }
 
+// Objects are how many objects a device holds at the moment.
+type Objects struct {
+	Contexts, PDs, MRs, CQs, QPs uint32
+}
+
 // Add adds the counters of another device of the same guest.
 func (c *Counters) Add(o Counters) {
 	c.SendWQEs += o.SendWQEs

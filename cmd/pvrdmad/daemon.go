@@ -146,6 +146,7 @@ func (d *daemon) openGuest(g *config.Guest, fd int, domain *guestmem.Domain) err
 	entry.observer = d.tel.AddGuest(telemetry.GuestInfo{
 		Name: entry.name, Engine: engineName, Doorbells: string(g.Doorbells), DeviceVersion: g.DeviceVersion, RoCE: g.RoCE,
 		Counters: func() pvrdma.Counters { return function.Counters() },
+		Objects:  func() pvrdma.Objects { return function.Objects() },
 	})
 	d.observer.guests[entry.name] = entry.observer
 	function, err = pcifn.New(pcifn.Config{

@@ -44,6 +44,27 @@ func (c *counterCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
+// objectCollector asks a guest's device for what it holds when it is scraped.
+type objectCollector struct {
+	guest   string
+	metrics *metrics
+	read    func() pvrdma.Objects
+}
+
+// Describe implements prometheus.Collector. It names nothing, as counterCollector's.
+func (c *objectCollector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (c *objectCollector) Collect(ch chan<- prometheus.Metric) {
+	n := c.read()
+	for _, s := range []struct {
+		typ   string
+		count uint32
+	}{{"user_context", n.Contexts}, {"pd", n.PDs}, {"mr", n.MRs}, {"cq", n.CQs}, {"qp", n.QPs}} {
+		ch <- prometheus.MustNewConstMetric(c.metrics.objects, prometheus.GaugeValue, float64(s.count), c.guest, s.typ)
+	}
+}
+
 // AddEngine shows the counters of the software engine.
 func (t *Telemetry) AddEngine(read func() soft.Counters) {
 	t.registry.MustRegister(&engineCollector{metrics: t.metrics, read: read})

@@ -55,7 +55,9 @@ func everySeries(t *testing.T) *Telemetry {
 	t.Helper()
 	tel, _ := newTelemetry(t, io.Discard)
 	device, engine := everything()
-	g := tel.AddGuest(GuestInfo{Name: "vm1", Engine: "soft", Doorbells: "poll", DeviceVersion: 20, RoCE: 2, Counters: func() pvrdma.Counters { return device }})
+	g := tel.AddGuest(GuestInfo{Name: "vm1", Engine: "soft", Doorbells: "poll", DeviceVersion: 20, RoCE: 2, Counters: func() pvrdma.Counters { return device }, Objects: func() pvrdma.Objects {
+		return pvrdma.Objects{Contexts: 21, PDs: 22, MRs: 23, CQs: 24, QPs: 25}
+	}})
 	tel.AddGuest(GuestInfo{Name: "vm2", Counters: func() pvrdma.Counters { return device }})
 	tel.AddEngine(func() soft.Counters { return engine })
 	g.Observe(pvrdma.CommandDone{Cmd: abi.CmdCreateCQ})
@@ -82,6 +84,9 @@ func TestDataPathCountersAreReadWhenScraped(t *testing.T) {
 		`pvrdma_completions_total{guest="vm1",status="success"} 7`, `pvrdma_completions_total{guest="vm1",status="error"} 3`,
 		`pvrdma_doorbells_total{guest="vm2"} 5`, `pvrdma_cq_notifications_total{guest="vm2"} 6`,
 		`pvrdma_memory_windows_denied_total{guest="vm1"} 11`,
+		`pvrdma_objects{guest="vm1",type="user_context"} 21`, `pvrdma_objects{guest="vm1",type="pd"} 22`,
+		`pvrdma_objects{guest="vm1",type="mr"} 23`, `pvrdma_objects{guest="vm1",type="cq"} 24`,
+		`pvrdma_objects{guest="vm1",type="qp"} 25`,
 		`pvrdma_engine_messages_total{operation="read"} 3`, `pvrdma_engine_message_bytes_total{operation="write"} 5`,
 		`pvrdma_engine_rnr_naks_total 7`, `pvrdma_engine_retries_total 8`, `pvrdma_engine_dropped_mads_total 9`,
 		`pvrdma_engine_memory_faults_total 10`, `pvrdma_engine_completions_total{status="RETRY_EXC_ERR"} 0`,

@@ -27,7 +27,7 @@ type metrics struct {
 	workRequests, completions, doorbells, notifications, windowsDenied *prometheus.Desc
 	engineMessages, engineBytes, engineCompletions                     *prometheus.Desc
 	engineRNRNAKs, engineRetries, engineDroppedMADs                    *prometheus.Desc
-	engineMemoryFaults                                                 *prometheus.Desc
+	engineMemoryFaults, objects                                        *prometheus.Desc
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -62,6 +62,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			"Completion queue events that the guest was interrupted for.", "guest"),
 		windowsDenied: desc("memory_windows_denied_total",
 			"Memory regions left scattered because the budget of mappings is used up.", "guest"),
+		objects: desc("objects", "Objects of the guest's device that there are now.", "guest", "type"),
 	}
 	m.makeRefusals()
 	m.describeEngine()

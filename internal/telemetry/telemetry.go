@@ -50,6 +50,8 @@ type GuestInfo struct {
 	DeviceVersion, RoCE     uint32
 	// Counters returns the data path counters of the guest's device, which only grow.
 	Counters func() pvrdma.Counters
+	// Objects returns what the guest's device holds at the moment.
+	Objects func() pvrdma.Objects
 }
 
 // Guest observes one guest. It implements pvrdma.Observer; Door is its vfiouser.Observer. All methods are safe for
@@ -110,6 +112,9 @@ func (t *Telemetry) AddGuest(info GuestInfo) *Guest {
 		strconv.FormatUint(uint64(info.RoCE), 10), info.Doorbells).Set(1)
 	if info.Counters != nil {
 		t.registry.MustRegister(&counterCollector{guest: info.Name, metrics: m, read: info.Counters})
+	}
+	if info.Objects != nil {
+		t.registry.MustRegister(&objectCollector{guest: info.Name, metrics: m, read: info.Objects})
 	}
 	return g
 }

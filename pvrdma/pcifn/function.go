@@ -71,6 +71,14 @@ func (f *Function) Counters() pvrdma.Counters {
 	return c
 }
 
+// Objects returns how many objects the device of the client holds, none without a client. Any goroutine.
+func (f *Function) Objects() pvrdma.Objects {
+	if d := f.device.Load(); d != nil {
+		return d.Objects()
+	}
+	return pvrdma.Objects{}
+}
+
 // Attached reports whether a client is connected.
 func (f *Function) Attached() bool { return f.device.Load() != nil }
 

@@ -77,6 +77,18 @@ func TestOpenGivesTheServerADevice(t *testing.T) {
 	}
 }
 
+func TestObjectsAreCountedAsLongAsThereIsADevice(t *testing.T) {
+	d := active(t, Poll)
+	d.queuePair()
+	if n := d.fn.Objects(); n != (pvrdma.Objects{PDs: 1, CQs: 1, QPs: 1}) {
+		t.Errorf("objects of a kernel with a queue pair: %+v", n)
+	}
+	d.s.Close()
+	if n := d.fn.Objects(); n != (pvrdma.Objects{}) {
+		t.Errorf("objects without a client: %+v", n)
+	}
+}
+
 func TestCountersOutliveTheConnection(t *testing.T) {
 	d := active(t, Poll)
 	for i := range uint64(3) {
