@@ -9,16 +9,25 @@ import (
 
 // Sum adds up all series of a metric in a scrape.
 func Sum(scrape, name string) uint64 {
-	total := 0.0
+	var total uint64
+	for _, v := range Series(scrape, name) {
+		total += v
+	}
+	return total
+}
+
+// Series returns the value of each series of a metric in a scrape, by the series' whole name.
+func Series(scrape, name string) map[string]uint64 {
+	series := map[string]uint64{}
 	for line := range strings.Lines(scrape) {
+		line = strings.TrimSpace(line)
 		rest, ok := strings.CutPrefix(line, name)
-		if !ok || rest == "" || (rest[0] != '{' && rest[0] != ' ') {
+		at := strings.LastIndexByte(line, ' ')
+		if !ok || rest == "" || (rest[0] != '{' && rest[0] != ' ') || at < 0 {
 			continue
 		}
-		if fields := strings.Fields(rest); len(fields) > 0 {
-			v, _ := strconv.ParseFloat(fields[len(fields)-1], 64)
-			total += v
-		}
+		v, _ := strconv.ParseFloat(line[at+1:], 64)
+		series[line[:at]] = uint64(v)
 	}
-	return uint64(total)
+	return series
 }

@@ -17,9 +17,9 @@ func TestAGuestBehindAVirtualIOMMUGetsItsData(t *testing.T) {
 	w := makeWorld(t, bed.Options{
 		Guests: 1, Devices: []string{"-device", "intel-iommu,caching-mode=on"}, Cmdline: []string{"intel_iommu=on", "iommu.strict=1"},
 	})
-	w.loadDrivers(t)
+	w.LoadDrivers(t)
 	for range 4 {
-		w.output(t, 0, time.Minute, "pvcheck --self -n 100 && pvcheck --self -n 50 -e")
+		w.Output(t, 0, time.Minute, "pvcheck --self -n 100 && pvcheck --self -n 50 -e")
 	}
 	metrics, err := w.Daemon.Metrics(t.Context())
 	if err != nil {
@@ -28,8 +28,8 @@ func TestAGuestBehindAVirtualIOMMUGetsItsData(t *testing.T) {
 	if n := bed.Sum(metrics, "pvrdma_guest_viommu"); n != 1 {
 		t.Errorf("%d guests have a virtual IOMMU, want 1", n)
 	}
-	w.checkKernelLogs(t)
-	w.checkDaemon(t)
+	w.CheckKernelLogs(t)
+	w.CheckDaemon(t)
 }
 
 // busMasterOff clears the bus master bit behind the driver's back, and sets it again.
@@ -42,10 +42,10 @@ poke '\002' && poke '\006' || exit 4
 // TestTheDriverComesBackAfterBusMasteringWasOff: its commands fail meanwhile, and nothing hangs.
 func TestTheDriverComesBackAfterBusMasteringWasOff(t *testing.T) {
 	w := makeWorld(t, bed.Options{Guests: 1})
-	w.loadDrivers(t)
-	w.output(t, 0, time.Minute, "pvcheck --self -n 50")
+	w.LoadDrivers(t)
+	w.Output(t, 0, time.Minute, "pvcheck --self -n 50")
 
-	w.output(t, 0, 30*time.Second, busMasterOff+`
+	w.Output(t, 0, 30*time.Second, busMasterOff+`
 if timeout 20 pvcheck --self -n 10; then echo "a device that is gone works" >&2; exit 5; fi
 [ $? -ne 124 ] || { echo "a program hangs" >&2; exit 6; }
 `)
@@ -57,9 +57,9 @@ if timeout 20 pvcheck --self -n 10; then echo "a device that is gone works" >&2;
 		t.Errorf("the state of the guest's device is not bus_master_off: %d", n)
 	}
 
-	w.output(t, 0, 30*time.Second, "modprobe -r vmw_pvrdma")
-	w.loadDriver(t, 0)
-	w.output(t, 0, time.Minute, "pvcheck --self -n 50")
+	w.Output(t, 0, 30*time.Second, "modprobe -r vmw_pvrdma")
+	w.LoadDriver(t, 0)
+	w.Output(t, 0, time.Minute, "pvcheck --self -n 50")
 	if metrics, err = w.Daemon.Metrics(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pvrdmad/pvrdmad/tests/vm/bed"
 	"github.com/pvrdmad/pvrdmad/tests/vm/harness"
+	"github.com/pvrdmad/pvrdmad/tests/vm/stage"
 )
 
 // Exit statuses of pvcheck.
@@ -31,10 +32,10 @@ func (w *world) pvcheck(t *testing.T, options string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	s, c := w.startCheck(t, ctx, options)
-	if r := wait(t, ctx, c); r.Status != checkPass {
+	if r := stage.Wait(t, ctx, c); r.Status != checkPass {
 		t.Errorf("client of pvcheck %s: exit status %d\n%s%s", options, r.Status, r.Stdout, r.Stderr)
 	}
-	if r := wait(t, ctx, s); r.Status != checkPass {
+	if r := stage.Wait(t, ctx, s); r.Status != checkPass {
 		t.Errorf("server of pvcheck %s: exit status %d\n%s%s", options, r.Status, r.Stdout, r.Stderr)
 	}
 }
@@ -42,28 +43,9 @@ func (w *world) pvcheck(t *testing.T, options string) {
 // startCheck starts a payload check and returns its two sides.
 func (w *world) startCheck(t *testing.T, ctx context.Context, options string) (server, client *harness.Script) {
 	t.Helper()
-	server = start(t, ctx, w.Guests[0], "pvcheck "+options)
-	client = start(t, ctx, w.Guests[1], fmt.Sprintf(retry, fmt.Sprintf("pvcheck %s %s", options, harness.Address(1))))
+	server = stage.Start(t, ctx, w.Guests[0], "pvcheck "+options)
+	client = stage.Start(t, ctx, w.Guests[1], fmt.Sprintf(retry, fmt.Sprintf("pvcheck %s %s", options, harness.Address(1))))
 	return server, client
-}
-
-func start(t *testing.T, ctx context.Context, g *harness.Guest, script string) *harness.Script {
-	t.Helper()
-	s, err := g.Start(ctx, script)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-func wait(t *testing.T, ctx context.Context, s *harness.Script) harness.Result {
-	t.Helper()
-	r, err := s.Wait(ctx)
-	if err != nil {
-		stdout, stderr := s.Output()
-		t.Fatalf("%v\n%s%s", err, stdout, stderr)
-	}
-	return r
 }
 
 // pingpong runs ibv_rc_pingpong between the guests.
@@ -78,12 +60,12 @@ func (w *world) pingpong(t *testing.T, options string) {
 			t.Fatal(err)
 		}
 	}
-	s := start(t, ctx, w.Guests[0], "ibv_rc_pingpong -g "+gid[0]+" "+options)
-	c := start(t, ctx, w.Guests[1], fmt.Sprintf(
+	s := stage.Start(t, ctx, w.Guests[0], "ibv_rc_pingpong -g "+gid[0]+" "+options)
+	c := stage.Start(t, ctx, w.Guests[1], fmt.Sprintf(
 		"for i in $(seq 30); do ibv_rc_pingpong -g %s %s %s && exit 0; sleep 0.2; done; exit 1",
 		gid[1], options, harness.Address(1)))
 	for _, side := range []*harness.Script{c, s} {
-		r := wait(t, ctx, side)
+		r := stage.Wait(t, ctx, side)
 		if r.Status != 0 || !strings.Contains(r.Stdout, "usec/iter") {
 			t.Errorf("ibv_rc_pingpong %s: exit status %d\n%s%s", options, r.Status, r.Stdout, r.Stderr)
 		}

@@ -28,7 +28,7 @@ func TestTrafficLeavesNothingBehind(t *testing.T) {
 		}
 	}
 	w := makeWorld(t, bed.Options{})
-	w.loadDrivers(t)
+	w.LoadDrivers(t)
 	w.pvcheck(t, "-n 200") // what is allocated once is there
 	before := w.size(t)
 
@@ -50,8 +50,8 @@ func TestTrafficLeavesNothingBehind(t *testing.T) {
 	if after.anonymous > 2*before.anonymous+16<<20 {
 		t.Errorf("memory of its own before %v, after %v", before, after)
 	}
-	w.checkKernelLogs(t)
-	w.checkDaemon(t)
+	w.CheckKernelLogs(t)
+	w.CheckDaemon(t)
 }
 
 // size is what the daemon takes of its host: descriptors, goroutines, and memory of its own in bytes.

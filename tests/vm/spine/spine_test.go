@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/pvrdmad/pvrdmad/tests/vm/bed"
+	"github.com/pvrdmad/pvrdmad/tests/vm/stage"
 )
 
 // TestStockGuestsExchangeDataWhateverHappensToThem runs the whole story once for each way in which a guest's stores reach
@@ -28,17 +29,17 @@ func TestStockGuestsExchangeDataWhateverHappensToThem(t *testing.T) {
 			}
 			t.Run(name, func(t *testing.T) {
 				w := makeWorld(t, bed.Options{Doorbells: doorbells, NoPostedWrites: noPosted})
-				w.loadDrivers(t)
+				w.LoadDrivers(t)
 				w.tellsWhatItCanDo(t)
 				w.pingpongs(t)
 				w.comparesEveryByte(t)
 				w.refusesWhatIsWrong(t)
-				w.checkKernelLogs(t)
-				w.checkDaemon(t)
+				w.CheckKernelLogs(t)
+				w.CheckDaemon(t)
 				w.survivesAnUnload(t)
 				w.survivesAReset(t)
 				w.survivesAKill(t)
-				w.checkKernelLogs(t)
+				w.CheckKernelLogs(t)
 				w.stops(t)
 			})
 		}
@@ -48,7 +49,7 @@ func TestStockGuestsExchangeDataWhateverHappensToThem(t *testing.T) {
 // tellsWhatItCanDo compares what the guest's library reports with the configuration, and with what is not there yet.
 func (w *world) tellsWhatItCanDo(t *testing.T) {
 	t.Helper()
-	out := w.output(t, 0, 20*time.Second, "ibv_devinfo -v")
+	out := w.Output(t, 0, 20*time.Second, "ibv_devinfo -v")
 	for _, want := range []string{
 		`hca_id:\s+vmw_pvrdma0`, `state:\s+PORT_ACTIVE`, `active_mtu:\s+4096`, `link_layer:\s+Ethernet`,
 		fmt.Sprintf(`max_qp:\s+%d\s`, bed.MaxQP), fmt.Sprintf(`max_cq:\s+%d\s`, bed.MaxCQ),
@@ -86,8 +87,8 @@ func (w *world) comparesEveryByte(t *testing.T) {
 	w.pvcheck(t, "-n 600")
 	w.pvcheck(t, "-n 300 -e")
 	w.pvcheck(t, "-n 300 -u 8 -q 32 -m 65536")
-	w.output(t, 0, time.Minute, "pvcheck --self -n 300")
-	w.output(t, 1, time.Minute, "pvcheck --self -n 300 -e")
+	w.Output(t, 0, time.Minute, "pvcheck --self -n 300")
+	w.Output(t, 1, time.Minute, "pvcheck --self -n 300 -e")
 }
 
 // refusesWhatIsWrong runs the protection checks: keys, bounds, rights, RNR, flush and RESET.
@@ -103,15 +104,15 @@ func (w *world) underTraffic(t *testing.T, do func(ctx context.Context)) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	_, client := w.startCheck(t, ctx, "-t 600")
-	before := w.messages(t)
-	for deadline := time.Now().Add(20 * time.Second); w.messages(t) < before+100; time.Sleep(100 * time.Millisecond) {
+	before := w.Messages(t)
+	for deadline := time.Now().Add(20 * time.Second); w.Messages(t) < before+100; time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			stdout, stderr := client.Output()
 			t.Fatalf("no traffic after 20 s\n%s%s", stdout, stderr)
 		}
 	}
 	do(ctx)
-	if r := wait(t, ctx, client); r.Status != checkLost {
+	if r := stage.Wait(t, ctx, client); r.Status != checkLost {
 		t.Errorf("client ended with status %d, want %d (lost)\n%s%s", r.Status, checkLost, r.Stdout, r.Stderr)
 	}
 }
@@ -119,16 +120,16 @@ func (w *world) underTraffic(t *testing.T, do func(ctx context.Context)) {
 // worksAgain loads the driver in guest 0 and runs a short check between the guests.
 func (w *world) worksAgain(t *testing.T) {
 	t.Helper()
-	w.loadDriver(t, 0)
+	w.LoadDriver(t, 0)
 	w.pvcheck(t, "-n 200")
-	w.checkDaemon(t)
+	w.CheckDaemon(t)
 }
 
 // survivesAnUnload takes the driver away from a guest whose peer goes on sending.
 func (w *world) survivesAnUnload(t *testing.T) {
 	t.Helper()
 	w.underTraffic(t, func(context.Context) {
-		w.output(t, 0, 30*time.Second, "pkill -KILL pvcheck; modprobe -r vmw_pvrdma")
+		w.Output(t, 0, 30*time.Second, "pkill -KILL pvcheck; modprobe -r vmw_pvrdma")
 	})
 	w.worksAgain(t)
 }
@@ -165,14 +166,4 @@ func (w *world) stops(t *testing.T) {
 		t.Error(err)
 	}
 	t.Logf("pvrdmad ended %v after SIGTERM", took)
-}
-
-// messages asks the daemon how many messages its engine has carried.
-func (w *world) messages(t *testing.T) uint64 {
-	t.Helper()
-	metrics, err := w.Daemon.Metrics(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return bed.Sum(metrics, "pvrdma_engine_messages_total")
 }
