@@ -65,7 +65,7 @@ var trouble = regexp.MustCompile(strings.Join([]string{
 }, "|"))
 
 // rdma names the modules whose complaints count.
-var rdma = regexp.MustCompile(`\b(vmw_pvrdma|infiniband|ib_[a-z]+|rdma_[a-z]+|iw_[a-z]+|uverbs\w*|rpcrdma|nvme_rdma)\b`)
+var rdma = regexp.MustCompile(`\b(vmw_pvrdma|infiniband|ib_[a-z]+|rdma_[a-z]+|iw_[a-z]+|uverbs\w*|rpcrdma|nvmet?(_rdma)?)\b`)
 
 const warning = 4
 
