@@ -6,6 +6,7 @@ package vm
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ func scriptsAndFiles(t *testing.T, guest *harness.Guest) {
 		"a hung script is killed at its time limit":              hungScript,
 		"children that left the session are killed with it":      escapedChildren,
 		"a script can be killed":                                 killedScript,
+		"a script can be awaited until it says something":        awaitedScript,
 		"files go in and come back":                              files,
 		"a file that cannot be written or read is an error":      badFiles,
 		"a script that dies by a signal says so":                 dyingScript,
@@ -44,6 +46,26 @@ func statusAndOutput(t *testing.T, guest *harness.Guest) {
 	got, err := guest.Run(within(t, 10*time.Second), "echo out; echo err >&2; exit 3")
 	if want := (harness.Result{Status: 3, Stdout: "out\n", Stderr: "err\n"}); err != nil || got != want {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+}
+
+func awaitedScript(t *testing.T, guest *harness.Guest) {
+	talking := start(t, guest, 20*time.Second, "echo one; sleep 0.5; echo two; sleep 100")
+	if err := talking.Await(within(t, 10*time.Second), "two"); err != nil {
+		t.Error(err)
+	}
+	if stdout, _ := talking.Output(); stdout != "one\ntwo\n" {
+		t.Errorf("it said %q", stdout)
+	}
+	if err := talking.Await(within(t, 100*time.Millisecond), "three"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("awaiting what it does not say: %v", err)
+	}
+	if err := talking.Kill(); err != nil {
+		t.Error(err)
+	}
+	silent := start(t, guest, 20*time.Second, "echo four; exit 3")
+	if err := silent.Await(within(t, 10*time.Second), "five"); err == nil || !strings.Contains(err.Error(), "ended") {
+		t.Errorf("awaiting the words of a script that has ended: %v", err)
 	}
 }
 

@@ -89,6 +89,28 @@ func (s *Script) Output() (stdout, stderr string) {
 	return s.stdout.String(), s.stderr.String()
 }
 
+// Await waits until the script has written text to stdout. It is an error if the script ends without.
+func (s *Script) Await(ctx context.Context, text string) error {
+	const look = 10 * time.Millisecond
+	for {
+		ended := len(s.stream.exit) > 0 // before looking at the output, which is complete then
+		stdout, stderr := s.Output()
+		if strings.Contains(stdout, text) {
+			return nil
+		}
+		if ended {
+			return s.explain(fmt.Errorf("it ended without having written %q", text), Result{Stdout: stdout, Stderr: stderr})
+		}
+		select {
+		case <-ctx.Done():
+			return s.explain(fmt.Errorf("waiting for %q: %w", text, context.Cause(ctx)), Result{Stdout: stdout, Stderr: stderr})
+		case <-s.boot.over:
+			return s.explain(s.boot.err, Result{Stdout: stdout, Stderr: stderr})
+		case <-time.After(look):
+		}
+	}
+}
+
 // Kill ends the script and all its children at once with SIGKILL. Wait still tells how it ended.
 func (s *Script) Kill() error { return s.guest.link.send(s.boot, s.id, agentproto.KindKill, nil) }
 
