@@ -140,12 +140,3 @@ func (p *Pages) Store64(off, v uint64) error {
 	p.at(off).store64(v)
 	return nil
 }
-
-// CompareAndSwap64 writes val to the word at off, which is a multiple of 8 (else EINVAL), if it holds old, and says
-// whether it did. It is atomic also towards the guest's processors.
-func (p *Pages) CompareAndSwap64(off, old, val uint64) (bool, error) {
-	if off%8 != 0 || !p.writable(off, 8) {
-		return false, p.refuseWord(off, 8, ProtWrite)
-	}
-	return p.at(off).cas64(old, val), nil
-}

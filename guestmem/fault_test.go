@@ -87,6 +87,12 @@ func TestAFaultNamesTheGuestWhoseMemoryIsGone(t *testing.T) {
 				_, err := v.badOne.CompareAndSwap64(2*page, 0, 1)
 				return err
 			}), 32 * page, false},
+			{"FetchAdd64", guard(func() error { _, err := v.badMany.FetchAdd64(3*page, 1); return err }), 33 * page, false},
+			{"CompareAndSwap64, guarded", func() error {
+				_, err := guestmem.CompareAndSwap64(v.badMany, 2*page, 0, 1)
+				return err
+			}, 40 * page, false},
+			{"FetchAdd64, guarded", func() error { _, err := guestmem.FetchAdd64(v.badOne, 2*page, 1); return err }, 32 * page, false},
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				checkFault(t, v.bad, c.access(), c.addr)

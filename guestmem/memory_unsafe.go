@@ -86,7 +86,7 @@ func (h hostPtr) store64(v uint64) {
 	atomic.StoreUint64((*uint64)(h.p), v)
 }
 
-func (h hostPtr) cas64(old, val uint64) bool {
+func (h hostPtr) add64(v uint64) (sum uint64) {
 	// SAFETY: as in load64.
-	return atomic.CompareAndSwapUint64((*uint64)(h.p), old, val)
+	return atomic.AddUint64((*uint64)(h.p), v)
 }

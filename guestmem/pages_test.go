@@ -201,11 +201,14 @@ func TestWordsAreAtomicAlignedAndLandWhereTheyShould(t *testing.T) {
 				if v, err := p.Load64(off); err != nil || v != 0x11223344aabbccdd {
 					t.Fatalf("word is %#x, %v", v, err)
 				}
-				if ok, err := p.CompareAndSwap64(off, 1, 2); err != nil || ok {
-					t.Fatalf("swapped %v although the word differs, %v", ok, err)
+				if was, err := p.CompareAndSwap64(off, 1, 2); err != nil || was != 0x11223344aabbccdd {
+					t.Fatalf("found %#x and not what is there, %v", was, err)
 				}
-				if ok, err := p.CompareAndSwap64(off, 0x11223344aabbccdd, 42); err != nil || !ok {
-					t.Fatalf("swapped %v, %v", ok, err)
+				if was, err := p.CompareAndSwap64(off, 0x11223344aabbccdd, 43); err != nil || was != 0x11223344aabbccdd {
+					t.Fatalf("found %#x, %v", was, err)
+				}
+				if was, err := p.FetchAdd64(off, ^uint64(0)); err != nil || was != 43 {
+					t.Fatalf("added to %d, %v", was, err)
 				}
 				if got := g.ram[pages[2]+16]; got != 42 {
 					t.Fatalf("memory holds %d", got)
@@ -227,6 +230,8 @@ func TestWordsAreAtomicAlignedAndLandWhereTheyShould(t *testing.T) {
 				mustFail(t, err, unix.EINVAL, "vm1")
 				_, err = p.CompareAndSwap64(4, 0, 0)
 				mustFail(t, err, unix.EINVAL, "vm1")
+				_, err = p.FetchAdd64(12, 0)
+				mustFail(t, err, unix.EINVAL, "vm1")
 			})
 		}
 	})
@@ -242,9 +247,10 @@ func TestAListPinnedForReadingCannotBeWritten(t *testing.T) {
 		defer p.Release()
 		b := make([]byte, 8)
 		_, cas := p.CompareAndSwap64(0, 0, 1)
+		_, add := guestmem.FetchAdd64(p, 0, 1)
 		for what, err := range map[string]error{
 			"Write": p.Write(0, b), "Store32": p.Store32(0, 1), "Store64": p.Store64(0, 1), "CompareAndSwap64": cas,
-			"Publish32": p.Publish32(0, 1), "CopyLong": guestmem.CopyLong(p, 0, g.Space, 0, 8),
+			"FetchAdd64": add, "Publish32": p.Publish32(0, 1), "CopyLong": guestmem.CopyLong(p, 0, g.Space, 0, 8),
 			"CopyIn": guestmem.CopyIn(p, 0, b), "Copy": guestmem.Copy(p, 0, g.Space, 0, 8),
 		} {
 			if !errors.Is(err, unix.EFAULT) || !strings.Contains(err.Error(), "without write access") {
@@ -275,7 +281,8 @@ func TestTheDataPathAllocatesNothing(t *testing.T) {
 				"Prefetch":         func() error { p.Prefetch(4000, 128); return nil },
 				"Load64":           func() error { _, err := p.Load64(9000); return err },
 				"Store64":          func() error { return p.Store64(9000, 1) },
-				"CompareAndSwap64": func() error { _, err := p.CompareAndSwap64(9000, 0, 0); return err },
+				"CompareAndSwap64": func() error { _, err := guestmem.CompareAndSwap64(p, 9000, 0, 0); return err },
+				"FetchAdd64":       func() error { _, err := guestmem.FetchAdd64(p, 9000, 1); return err },
 				"Copy":             func() error { return guestmem.Copy(q, 100, p, 4000, 40000) },
 				"Copy of 64 bytes": func() error { return guestmem.Copy(q, 0, p, 64, 64) },
 				"Copy to Space":    func() error { return guestmem.Copy(b.Space, 100, p, 4000, 40000) },

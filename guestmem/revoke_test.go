@@ -20,10 +20,11 @@ func everyAccess(s *guestmem.Space, p, other *guestmem.Pages) map[string]error {
 	_, load32 := p.Load32(0)
 	_, load64 := p.Load64(0)
 	_, cas := p.CompareAndSwap64(0, 0, 0)
+	_, add := p.FetchAdd64(0, 0)
 	return map[string]error{
 		"Pages.Read": p.Read(0, b), "Pages.Write": p.Write(0, b), "Load32": load32, "Store32": p.Store32(0, 0),
 		"Publish32": p.Publish32(0, 0),
-		"Load64":    load64, "Store64": p.Store64(0, 0), "CompareAndSwap64": cas,
+		"Load64":    load64, "Store64": p.Store64(0, 0), "CompareAndSwap64": cas, "FetchAdd64": add,
 		"Space.Read": s.Read(0, b), "Space.Write": s.Write(0, b),
 		"Copy to Pages": guestmem.Copy(p, 0, other, 0, 8), "Copy from Pages": guestmem.Copy(other, 0, p, 0, 8),
 		"Copy to Space": guestmem.Copy(s, 0, other, 0, 8), "Copy from Space": guestmem.Copy(other, 0, s, 0, 8),
