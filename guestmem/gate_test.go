@@ -46,7 +46,7 @@ func TestAnAccessThatLoadedTheTableBeforeAMapEnters(t *testing.T) {
 func TestAListResolvedBeforeAnUnmapIsNotPinnedAfterIt(t *testing.T) {
 	s := oneRegion(t)
 	l := lister{space: s, tab: s.cur.Load().tab, prot: ProtRead}
-	if _, err := l.resolve([]uint64{0}); err != nil {
+	if err := l.resolve(make([]loc, 1), []uint64{0}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Unmap(0, PageSize); err != nil {

@@ -27,9 +27,9 @@ type run struct {
 	at    loc
 }
 
-// newLayout chooses the smallest form for a list.
-func newLayout(locs []loc, maps []*mapping) layout {
-	l := layout{length: uint64(len(locs)) * PageSize, nruns: 1, maps: maps}
+// newLayout chooses the smallest form for a list. What it needs of memory it takes from where, if that is not nil.
+func newLayout(locs []loc, maps []*mapping, where *room) layout {
+	l := layout{length: uint64(len(locs)) * PageSize, nruns: 1, maps: maps, bases: where.basesFor(len(maps))}
 	for _, m := range maps {
 		l.bases = append(l.bases, m.base)
 	}
@@ -43,7 +43,7 @@ func newLayout(locs []loc, maps []*mapping) layout {
 	case l.nruns > len(locs)/2:
 		l.flat = locs
 	default:
-		l.runs = make([]run, 0, l.nruns)
+		l.runs = where.runsFor(l.nruns)
 		for i, at := range locs {
 			if i == 0 || at != locs[i-1]+PageSize {
 				l.runs = append(l.runs, run{uint64(i) * PageSize, at})

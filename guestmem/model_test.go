@@ -68,6 +68,7 @@ type mlist struct {
 	at   []mpage
 	prot guestmem.Prot
 	dead bool
+	room bool // it can be filled again
 }
 
 // model is the obvious implementation: an array of pages that point into arrays of bytes.

@@ -95,22 +95,15 @@ func (m *model) pin(t player) {
 	if len(m.lists) == most {
 		return
 	}
-	list := m.pageList(t)
-	prot := []guestmem.Prot{rw, rw, guestmem.ProtRead}[t.choose(0, 2, "prot")]
-	l, addrs, want := &mlist{prot: prot}, []uint64{}, works
-	for _, i := range list {
-		addrs = append(addrs, uint64(i)*page)
-		if i >= modelPages || !m.pages[i].mapped || m.pages[i].file < 0 || prot&^m.pages[i].prot != 0 {
-			want = refused
-			continue
-		}
-		l.at = append(l.at, m.pages[i])
-	}
+	l, addrs, want := m.newList(t)
 	how, windows := m.s.PinContiguous, m.form == windowed
 	if oneIn(t, 4, "as a list") {
 		how, windows = m.s.Pin, false
+		if l.room = oneIn(t, 2, "with room"); l.room {
+			how = m.fillNew
+		}
 	}
-	p, err := how(addrs, prot)
+	p, err := how(addrs, l.prot)
 	m.verdict(t, "pin", err, want)
 	if err != nil {
 		return
@@ -120,6 +113,59 @@ func (m *model) pin(t player) {
 	}
 	l.p = p
 	m.lists = append(m.lists, l)
+}
+
+// newList chooses a list of pages, and says what pinning it gives.
+func (m *model) newList(t player) (l *mlist, addrs []uint64, want outcome) {
+	list := m.pageList(t)
+	prot := []guestmem.Prot{rw, rw, guestmem.ProtRead}[t.choose(0, 2, "prot")]
+	l, want = &mlist{prot: prot}, works
+	for _, i := range list {
+		addrs = append(addrs, uint64(i)*page)
+		if i >= modelPages || !m.pages[i].mapped || m.pages[i].file < 0 || prot&^m.pages[i].prot != 0 {
+			want = refused
+			continue
+		}
+		l.at = append(l.at, m.pages[i])
+	}
+	return l, addrs, want
+}
+
+// mostFilled is how many pages the lists with room have room for: pageList gives no more.
+const mostFilled = 2 * modelPages
+
+// fillNew is Pin by way of an empty list.
+func (m *model) fillNew(pages []uint64, prot guestmem.Prot) (*guestmem.Pages, error) {
+	p, err := m.s.NewList(mostFilled)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Fill(pages, prot); err != nil {
+		p.Release()
+		return nil, err
+	}
+	return p, nil
+}
+
+// refill gives a list with room other pages, or none.
+func (m *model) refill(t player) {
+	if len(m.lists) == 0 {
+		return
+	}
+	l := m.list(t, "refill")
+	if !l.room {
+		return
+	}
+	if oneIn(t, 4, "empty") {
+		l.p.Empty()
+		l.at, l.dead = nil, true
+		return
+	}
+	fresh, addrs, want := m.newList(t)
+	m.verdict(t, "refill", l.p.Fill(addrs, fresh.prot), want)
+	if l.at, l.prot, l.dead = fresh.at, fresh.prot, want != works; l.dead {
+		l.at = nil
+	}
 }
 
 // overlap says whether two places are one, or one range has a place twice: the result of a copy is not defined then.
@@ -270,5 +316,6 @@ func (m *model) actions() map[string]func(player) {
 		"map": m.mapRegion, "map2": m.mapRegion, "map3": m.mapRegion, "unmap": m.unmap, "pin": m.pin, "pin2": m.pin, "pin3": m.pin,
 		"copy": m.copy, "copy2": m.copy, "copy3": m.copy, "write": m.write, "write2": m.write, "read": m.read, "read2": m.read,
 		"word": m.word, "punch": m.punch, "truncate": m.truncate, "switch": m.toggle, "release": m.release,
+		"refill": m.refill,
 	}
 }

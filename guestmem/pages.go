@@ -22,12 +22,14 @@ type Pages struct {
 	prot  Prot
 
 	// one is the host address of the first byte if all follow it there: the pages are adjacent, or the list has a
-	// window. Else nil, and the layout is looked at. Fixed before the list is handed out, as all but limit is.
+	// window. Else nil, and the layout is looked at. Fixed before the list is handed out, as all but limit is, unless the
+	// list has room: then Fill and Empty write it.
 	one hostPtr
 	layout
 
 	win       *window
 	scattered error // why there is no window
+	room      *room // of a list that is filled again and again
 
 	// For the Space's bookkeeping; guarded by Space.mu.
 	nodes    []pinNode
@@ -53,11 +55,11 @@ func (s *Space) Pin(pages []uint64, prot Prot) (*Pages, error) {
 	v := s.enter()
 	defer v.leave()
 	l := lister{space: s, tab: v.tab, prot: prot}
-	locs, err := l.resolve(pages)
-	if err != nil {
+	locs := make([]loc, len(pages))
+	if err := l.resolve(locs, pages); err != nil {
 		return nil, err
 	}
-	p := &Pages{space: s, prot: prot, layout: newLayout(locs, l.maps)}
+	p := &Pages{space: s, prot: prot, layout: newLayout(locs, l.maps, nil)}
 	p.limit.Store(p.length)
 	if p.nruns == 1 {
 		p.one = p.host(locs[0])
@@ -80,25 +82,24 @@ type lister struct {
 	known map[*region]int
 }
 
-// resolve translates every page.
-func (l *lister) resolve(pages []uint64) ([]loc, error) {
-	locs := make([]loc, len(pages))
+// resolve translates every page into its place in locs.
+func (l *lister) resolve(locs []loc, pages []uint64) error {
 	var r *region
 	var base loc
 	for i, a := range pages {
 		if a%PageSize != 0 {
-			return nil, l.space.errf("pin page %d of %d at %#x: %w", i, len(pages), a, errUnaligned)
+			return l.space.errf("pin page %d of %d at %#x: %w", i, len(pages), a, errUnaligned)
 		}
 		if r == nil || a-r.addr >= r.size {
 			r = l.tab.find(a)
 			if err := usable(r, l.prot); err != nil {
-				return nil, l.space.errf("pin page %d of %d at %#x: %w", i, len(pages), a, err)
+				return l.space.errf("pin page %d of %d at %#x: %w", i, len(pages), a, err)
 			}
 			base = loc(l.number(r)) << locShift
 		}
 		locs[i] = base | loc(r.off+(a-r.addr))
 	}
-	return locs, nil
+	return nil
 }
 
 // usable checks that a region (nil: none) allows prot.
@@ -143,20 +144,21 @@ func (l *lister) number(r *region) int {
 
 // link enters a page list into the lists of its regions, unless one of them has been unmapped meanwhile.
 func (s *Space) link(p *Pages, l *lister) error {
-	p.nodes = make([]pinNode, len(l.regions))
+	p.nodes = p.room.nodesFor(len(l.regions))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(l.regions) > maxPins-s.pins {
 		return fmt.Errorf("page list in %d regions beside %d uses of regions, the limit is %d: %w", len(l.regions), s.pins,
 			maxPins, unix.ENOMEM)
 	}
-	if p.ListBytes() > maxListBytes-s.listBytes {
-		return fmt.Errorf("page list of %d bytes beside %d bytes of lists, the limit is %d: %w", p.ListBytes(), s.listBytes,
-			uint64(maxListBytes), unix.ENOMEM)
-	}
 	for _, r := range l.regions {
 		if r.gone {
 			return fmt.Errorf("region %#x+%#x was unmapped meanwhile: %w", r.addr, r.size, unix.EFAULT)
+		}
+	}
+	if p.room == nil { // else NewList has
+		if err := s.chargeList(p); err != nil {
+			return err
 		}
 	}
 	for i, r := range l.regions {
@@ -171,8 +173,17 @@ func (s *Space) link(p *Pages, l *lister) error {
 		m.refs++
 	}
 	s.pins += len(p.nodes)
-	s.listBytes += p.ListBytes()
 	s.pages += int(p.length / PageSize)
+	return nil
+}
+
+// chargeList counts the memory of a page list. Called with Space.mu held.
+func (s *Space) chargeList(p *Pages) error {
+	if p.ListBytes() > maxListBytes-s.listBytes {
+		return fmt.Errorf("page list of %d bytes beside %d bytes of lists, the limit is %d: %w", p.ListBytes(), s.listBytes,
+			uint64(maxListBytes), unix.ENOMEM)
+	}
+	s.listBytes += p.ListBytes()
 	return nil
 }
 
@@ -219,6 +230,18 @@ func (p *Pages) Release() {
 		return
 	}
 	p.released = true
+	s.listBytes -= p.ListBytes()
+	p.let()
+	if p.win != nil {
+		s.retired = append(s.retired, p.win)
+		s.reapIn(0)
+	}
+	p.win, p.room = nil, nil
+}
+
+// let lets go of the pages. Called with Space.mu held.
+func (p *Pages) let() {
+	s := p.space
 	p.limit.Store(0)
 	for i := range p.nodes {
 		p.nodes[i].unlink()
@@ -228,12 +251,7 @@ func (p *Pages) Release() {
 	}
 	s.pages -= int(p.length / PageSize)
 	s.pins -= len(p.nodes)
-	s.listBytes -= p.ListBytes()
-	if p.win != nil {
-		s.retired = append(s.retired, p.win)
-		s.reapIn(0)
-	}
-	p.one, p.nodes, p.win = hostPtr{}, nil, nil
+	p.one, p.nodes = hostPtr{}, nil
 	p.layout = layout{length: p.length, nruns: p.nruns}
 }
 
@@ -244,7 +262,12 @@ func (p *Pages) Len() uint64 { return p.length }
 func (p *Pages) Runs() int { return p.nruns }
 
 // ListBytes is the memory in bytes that the list itself takes, for limits per guest.
-func (p *Pages) ListBytes() uint64 { return uint64(len(p.flat))*8 + uint64(len(p.runs))*16 }
+func (p *Pages) ListBytes() uint64 {
+	if p.room != nil {
+		return p.room.bytes()
+	}
+	return uint64(len(p.flat))*8 + uint64(len(p.runs))*16
+}
 
 // Window says whether the list has a window. See Scattered for the reason if not.
 func (p *Pages) Window() bool { return p.win != nil }
