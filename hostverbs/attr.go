@@ -99,18 +99,6 @@ type QPCap struct {
 	MaxInlineData          uint32
 }
 
-// GID is a global identifier in network byte order.
-type GID [16]byte
-
-// GIDType is the RoCE version of a GID.
-type GIDType uint8
-
-// GID types. The values are those of the pvrdma device's gid_type flags.
-const (
-	GIDTypeRoCEv1 GIDType = 1
-	GIDTypeRoCEv2 GIDType = 2
-)
-
 // AHAttr is struct ibv_ah_attr with the fields that RoCE uses.
 type AHAttr struct {
 	DGID         GID

@@ -112,6 +112,11 @@ func (t GIDType) String() string {
 	return enumName("GIDType", uint8(t), []string{GIDTypeRoCEv1: "RoCE v1", GIDTypeRoCEv2: "RoCE v2"})
 }
 
+// String returns the header's name, for example "IPV4".
+func (n Network) String() string {
+	return enumName("Network", uint8(n), []string{NetworkRoCEv1: "ROCE_V1", NetworkIPv4: "IPV4", NetworkIPv6: "IPV6"})
+}
+
 // String returns the operation's name, for example "RDMA_WRITE_WITH_IMM".
 func (o WROpcode) String() string {
 	return enumName("WROpcode", uint8(o), []string{

@@ -132,23 +132,30 @@ type WCFlags uint8
 
 // Completion flags.
 const (
-	WCGRH            WCFlags = 1 << 0
-	WCWithImm        WCFlags = 1 << 1
-	WCWithInvalidate WCFlags = 1 << 2
+	WCGRH                WCFlags = 1 << 0
+	WCWithImm            WCFlags = 1 << 1
+	WCWithInvalidate     WCFlags = 1 << 2
+	WCWithNetworkHdrType WCFlags = 1 << 6
 )
+
+// GRHBytes is the room at the begin of a datagram's receive for the header that it came with, in bytes, see Network.
+const GRHBytes = 40
 
 // WC is a work completion, struct ibv_wc.
 type WC struct {
-	WRID    uint64
-	Status  WCStatus
-	Opcode  WCOpcode
-	Flags   WCFlags
+	WRID   uint64
+	Status WCStatus
+	Opcode WCOpcode
+	Flags  WCFlags
+	// ByteLen is how many bytes arrived, of a datagram with the GRHBytes before them.
 	ByteLen uint32
 	// Imm is the immediate as SendWR.Imm carried it, or the key that was invalidated.
 	Imm       uint32
 	SrcQP     uint32
 	PKeyIndex uint16
 	SL        uint8
+	// NetworkHdrType says what a datagram's header is; with WCWithNetworkHdrType.
+	NetworkHdrType Network
 	// Solicited says that the sender asked for a solicited event.
 	Solicited bool
 }

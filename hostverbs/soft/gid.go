@@ -55,7 +55,7 @@ func (c *context) checkGID(index int, gid hostverbs.GID, typ hostverbs.GIDType) 
 		return fmt.Errorf("the table has %d entries: %w", len(c.gids), unix.EINVAL)
 	case typ != hostverbs.GIDTypeRoCEv1 && typ != hostverbs.GIDTypeRoCEv2:
 		return fmt.Errorf("%s: %w", typ, unix.EINVAL)
-	case gid == hostverbs.GID{} || gid[0] == 0xff:
+	case !gid.Unicast():
 		return fmt.Errorf("not the address of one port: %w", unix.EINVAL)
 	}
 	return nil
