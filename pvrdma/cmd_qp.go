@@ -73,7 +73,7 @@ func (d *Device) newQueuePair(r *abi.CmdCreateQPReq) (*queuePair, error) {
 		}
 	}
 	switch {
-	case r.QPType == abi.QPTypeRC:
+	case r.QPType == abi.QPTypeRC, r.QPType == abi.QPTypeUD:
 	case r.QPType == abi.QPTypeGSI && pd.ctx == d.kernel:
 	default:
 		return nil, fmt.Errorf("queue pair of type %v: %w", r.QPType, unix.EOPNOTSUPP)

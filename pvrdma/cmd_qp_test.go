@@ -73,7 +73,6 @@ func TestAQueuePairThatCannotBeIsRefused(t *testing.T) {
 		{"receive queue of another context", func(q *req) { q.RecvCQHandle = other.handle }, unix.EINVAL},
 		{"the kernel's queue for a user", func(q *req) { q.SendCQHandle = kc.handle }, unix.EINVAL},
 		{"a user's queue for the kernel", func(q *req) { q.PDHandle = kpd }, unix.EINVAL},
-		{"UD", func(q *req) { q.QPType = abi.QPTypeUD }, unix.EOPNOTSUPP},
 		{"SMI", func(q *req) { q.QPType = abi.QPTypeSMI }, unix.EOPNOTSUPP},
 		{"UC", func(q *req) { q.QPType = 3 }, unix.EOPNOTSUPP},
 		{"no type at all", func(q *req) { q.QPType = 0xff }, unix.EOPNOTSUPP},
@@ -113,6 +112,18 @@ func TestAQueuePairThatCannotBeIsRefused(t *testing.T) {
 	}
 	r.engine.refuseWith("CreateQP", unix.ENOMEM)
 	g.refused(g.qpReq(pd, c, c), unix.ENOMEM)
+}
+
+func TestBothTypesOfUsersAreMade(t *testing.T) {
+	g := newRig(t).newGuest()
+	ctx, pd := g.user(1)
+	c := g.createCQ(ctx, 8)
+	for _, typ := range []abi.QPType{abi.QPTypeRC, abi.QPTypeUD} {
+		q := g.createQP(pd, c, c, func(r *abi.CmdCreateQPReq) { r.QPType = typ })
+		if got := q.engine.init.Type; got != hostverbs.QPType(typ) {
+			t.Errorf("the engine is asked for %v, want %v", got, typ)
+		}
+	}
 }
 
 func TestTheKernelHasItsGSIQueuePair(t *testing.T) {

@@ -121,6 +121,16 @@ func wcOpcode(op hostverbs.WCOpcode) abi.WCOpcode {
 	return abi.WCSend
 }
 
+func networkType(n hostverbs.Network) abi.NetworkType {
+	switch n {
+	case hostverbs.NetworkIPv4:
+		return abi.NetworkIPv4
+	case hostverbs.NetworkIPv6:
+		return abi.NetworkIPv6
+	}
+	return abi.NetworkRoCEv1
+}
+
 func asyncEvent(e hostverbs.EventType) (abi.EventType, bool) {
 	switch e {
 	case hostverbs.EventQPFatal:

@@ -38,13 +38,35 @@ func TestACompletionHasAllFieldsOfTheDriversLayout(t *testing.T) {
 }
 
 func TestUserSpaceSeesOnlyTheFlagsItAgreesOn(t *testing.T) {
-	_, _, q, c := kernelCQ(t, 8)
-	if err := q.complete(hostverbs.WC{Flags: 0xff &^ hostverbs.WCWithImm, Imm: 7}); err != nil {
-		t.Fatal(err)
+	_, _, user, uc := polledCQ(t, 8)
+	_, _, kernel, kc := kernelCQ(t, 8)
+	for _, cs := range []struct {
+		q    *guestQP
+		c    *guestCQ
+		want abi.WCFlags
+	}{{user, uc, abi.WCFlagGRH}, {kernel, kc, abi.WCFlagGRH | abi.WCFlagWithNetworkHdrType}} {
+		if err := cs.q.complete(hostverbs.WC{Flags: 0xff &^ hostverbs.WCWithImm, Imm: 7}); err != nil {
+			t.Fatal(err)
+		}
+		cs.q.g.rig.worker.show()
+		if e := cs.c.take(); e.WCFlags != cs.want || e.ImmData != 0 {
+			t.Errorf("flags %v, want %v; immediate %d", e.WCFlags, cs.want, e.ImmData)
+		}
 	}
-	e := c.take()
-	if e.WCFlags != abi.WCFlagGRH || e.ImmData != 0 {
-		t.Errorf("flags %v, immediate %d", e.WCFlags, e.ImmData)
+}
+
+func TestTheHeaderOfADatagramIsNamedAsTheDriverNamesIt(t *testing.T) {
+	_, _, q, c := kernelCQ(t, 8)
+	for network, want := range map[hostverbs.Network]abi.NetworkType{
+		hostverbs.NetworkRoCEv1: 0, hostverbs.NetworkIPv4: 1, hostverbs.NetworkIPv6: 2,
+	} {
+		if err := q.complete(hostverbs.WC{Flags: hostverbs.WCWithNetworkHdrType, NetworkHdrType: network}); err != nil {
+			t.Fatal(err)
+		}
+		q.g.rig.worker.show()
+		if e := c.take(); e.NetworkHdrType != want || e.WCFlags != abi.WCFlagWithNetworkHdrType {
+			t.Errorf("%v is %v with %v", network, e.NetworkHdrType, e.WCFlags)
+		}
 	}
 }
 

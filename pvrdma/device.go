@@ -98,8 +98,10 @@ type Device struct {
 	share, looks int
 	unit         uint64
 	unflushed    bool // Notifier.CQEvent had no room
-	sends        [sendBatch]hostverbs.SendWR
-	wqe          [maxWQESize]byte
+	// sends are requests on their way to the engine, wrong what is wrong with each.
+	sends [sendBatch]hostverbs.SendWR
+	wrong [sendBatch]error
+	wqe   [maxWQESize]byte
 	// live are the counters. They are plain numbers because a store that others may look at any time costs as much as
 	// the rest of a message: who wants them asks between two visits.
 	live Counters

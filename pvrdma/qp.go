@@ -150,7 +150,7 @@ func (q *queuePair) serveSends() {
 			return
 		}
 		took := q.engine.PostSend(d.sends[:n])
-		q.breaches(d.sends[:took])
+		d.breaches(took)
 		q.sq.cons = q.sq.ring.Add(q.sq.cons, uint32(took))
 		d.worker.show()
 		if took != 0 && !q.dead {
@@ -175,10 +175,12 @@ func (q *queuePair) gather(n int) (int, bool) {
 			return i, true
 		}
 		wr := &d.sends[i]
-		if err := q.decodeSend(slot, wr); err != nil {
+		wrong, err := q.decodeSend(slot, wr)
+		if err != nil {
 			q.broken(BadMemory, err)
 			return 0, false
 		}
+		d.wrong[i] = wrong
 		length := hostverbs.Length(wr.SGE[:wr.NumSGE])
 		c := cost(length, int(wr.NumSGE), d.unit)
 		if c > d.share && d.share < passShare {

@@ -13,18 +13,20 @@ import (
 var (
 	errTooManySGE = fmt.Errorf("work request has more elements than the queue allows: %w", unix.EINVAL)
 	errBadOpcode  = fmt.Errorf("work request has an opcode that the queue pair cannot carry out: %w", unix.EOPNOTSUPP)
+	errBadAddress = fmt.Errorf("work request has an address of another protection domain or port: %w", unix.EINVAL)
 )
 
-// decodeSend copies the send request in a slot out of guest memory, once, and translates the copy. What is wrong with
-// it goes into wr.Status. An error means that the memory failed.
-func (q *queuePair) decodeSend(slot uint32, wr *hostverbs.SendWR) error {
+// decodeSend copies the send request in a slot out of guest memory, once, and translates the copy. What breaks a rule of
+// the device's is returned as wrong, one of the errors above, and goes into wr.Status too. An error means that the memory
+// failed.
+func (q *queuePair) decodeSend(slot uint32, wr *hostverbs.SendWR) (wrong, err error) {
 	buf := q.dev.wqe[:min(q.sq.stride, maxWQESize)]
 	if err := q.pages.Read(q.sq.base+uint64(q.sq.ring.Slot(slot))*q.sq.stride, buf); err != nil {
-		return err
+		return nil, err
 	}
 	var hdr abi.SendWQEHdr
 	if err := hdr.Decode(buf); err != nil {
-		return err
+		return nil, err
 	}
 	wr.WRID = hdr.WRID
 	wr.Flags = sendFlags(hdr.SendFlags)
@@ -32,36 +34,38 @@ func (q *queuePair) decodeSend(slot uint32, wr *hostverbs.SendWR) error {
 	wr.NumSGE = 0
 	wr.Status = hostverbs.WCSuccess
 	wr.Opcode = q.operation(hdr.Opcode)
-	if wr.Opcode == hostverbs.OpInvalid {
-		wr.Status = hostverbs.WCLocQPOpErr
-		return nil
+	switch {
+	case wr.Opcode == hostverbs.OpInvalid:
+		wrong = errBadOpcode
+	case hdr.NumSGE > q.sq.maxSGE:
+		wrong = errTooManySGE
+	default:
+		wrong = q.decodeTarget(buf[abi.SendWQEWROffset:], wr)
 	}
-	if hdr.NumSGE > q.sq.maxSGE {
+	if wrong != nil {
 		wr.Status = hostverbs.WCLocQPOpErr
-		return nil
+		return wrong, nil
 	}
-	q.decodeTarget(buf[abi.SendWQEWROffset:], wr)
 	wr.NumSGE = uint8(hdr.NumSGE)
-	return decodeSGEs(buf[abi.SendWQEHdrSize:], wr.SGE[:hdr.NumSGE])
+	return nil, decodeSGEs(buf[abi.SendWQEHdrSize:], wr.SGE[:hdr.NumSGE])
 }
 
-// breaches reports those of the requests that decodeSend found wrong. They are reported when the engine has taken them: one
-// that it has not is decoded once more.
-func (q *queuePair) breaches(wrs []hostverbs.SendWR) {
-	for i := range wrs {
-		switch {
-		case wrs[i].Status == hostverbs.WCSuccess:
-		case wrs[i].Opcode == hostverbs.OpInvalid:
-			q.dev.violation(BadWQE, errBadOpcode)
-		default:
-			q.dev.violation(BadWQE, errTooManySGE)
+// breaches reports those of the first n requests that decodeSend found wrong. They are reported when the engine has taken
+// them: one that it has not is decoded once more.
+func (d *Device) breaches(n int) {
+	for _, wrong := range d.wrong[:n] {
+		if wrong != nil {
+			d.violation(BadWQE, wrong)
 		}
 	}
 }
 
+// datagrams says whether each request of the queue pair has its own address.
+func (q *queuePair) datagrams() bool { return q.typ == abi.QPTypeUD || q.typ == abi.QPTypeGSI }
+
 // decodeTarget reads from the union of a send request only what its operation uses: user space leaves the rest as it
 // was.
-func (q *queuePair) decodeTarget(union []byte, wr *hostverbs.SendWR) {
+func (q *queuePair) decodeTarget(union []byte, wr *hostverbs.SendWR) (wrong error) {
 	wr.RemoteAddr, wr.RKey, wr.RemoteQPN, wr.RemoteQKey = 0, 0, 0, 0
 	wr.AH = hostverbs.AHAttr{}
 	switch wr.Opcode {
@@ -70,26 +74,40 @@ func (q *queuePair) decodeTarget(union []byte, wr *hostverbs.SendWR) {
 		_ = x.Decode(union) // the buffer holds a whole header
 		wr.RemoteAddr, wr.RKey = x.RemoteAddr, x.RKey
 	case hostverbs.OpSend, hostverbs.OpSendWithImm:
-		if q.typ != abi.QPTypeGSI {
-			return
-		}
-		var x abi.UDWR
-		_ = x.Decode(union)
-		wr.RemoteQPN, wr.RemoteQKey = x.RemoteQPN, x.RemoteQKey
-		wr.AH = hostverbs.AHAttr{
-			DGID: hostverbs.GID(x.AV.DGID), FlowLabel: x.AV.FlowLabel(), SGIDIndex: x.AV.GIDIndex,
-			HopLimit: x.AV.HopLimit, TrafficClass: x.AV.TrafficClass(), GRH: true, PortNum: x.AV.PortNum(),
+		if q.datagrams() {
+			return q.decodeAddress(union, wr)
 		}
 	}
+	return nil
+}
+
+// decodeAddress reads a datagram's address, which no command has checked: user space makes it up, and the guest kernel does
+// not see it. What it says of a GID table and of an address is the engine's to judge.
+func (q *queuePair) decodeAddress(union []byte, wr *hostverbs.SendWR) (wrong error) {
+	var x abi.UDWR
+	_ = x.Decode(union)
+	if x.AV.PortNum() != portNum || x.AV.PDHandle() != q.pd.handle {
+		return errBadAddress
+	}
+	wr.RemoteQPN, wr.RemoteQKey = x.RemoteQPN, x.RemoteQKey
+	wr.AH = hostverbs.AHAttr{
+		DGID: hostverbs.GID(x.AV.DGID), FlowLabel: x.AV.FlowLabel(), SGIDIndex: x.AV.GIDIndex,
+		HopLimit: x.AV.HopLimit, TrafficClass: x.AV.TrafficClass(), GRH: true, PortNum: portNum,
+	}
+	return nil
 }
 
 // operation translates an opcode as far as the queue pair's type allows it. A process of the guest can write any value:
 // what only the guest kernel may use is not there for it.
 func (q *queuePair) operation(op abi.WROpcode) hostverbs.WROpcode {
-	if q.typ == abi.QPTypeGSI {
-		if op == abi.WRSend {
-			return hostverbs.OpSend
-		}
+	switch {
+	case op == abi.WRSend:
+		return hostverbs.OpSend
+	case q.typ == abi.QPTypeGSI:
+		return hostverbs.OpInvalid
+	case op == abi.WRSendWithImm:
+		return hostverbs.OpSendWithImm
+	case q.typ == abi.QPTypeUD:
 		return hostverbs.OpInvalid
 	}
 	switch op {
@@ -97,10 +115,6 @@ func (q *queuePair) operation(op abi.WROpcode) hostverbs.WROpcode {
 		return hostverbs.OpRDMAWrite
 	case abi.WRRDMAWriteWithImm:
 		return hostverbs.OpRDMAWriteWithImm
-	case abi.WRSend:
-		return hostverbs.OpSend
-	case abi.WRSendWithImm:
-		return hostverbs.OpSendWithImm
 	case abi.WRRDMARead:
 		return hostverbs.OpRDMARead
 	}
@@ -155,6 +169,12 @@ func (q *queuePair) encodeCompletion(e *abi.CQE, wc *hostverbs.WC) {
 	e.PortNum = portNum
 	if wc.Flags&hostverbs.WCGRH != 0 {
 		e.WCFlags |= abi.WCFlagGRH
+	}
+	if wc.Flags&hostverbs.WCWithNetworkHdrType != 0 {
+		e.NetworkHdrType = networkType(wc.NetworkHdrType)
+		if q.ctx == q.dev.kernel { // in user space the bit means something else
+			e.WCFlags |= abi.WCFlagWithNetworkHdrType
+		}
 	}
 	if wc.Flags&hostverbs.WCWithImm != 0 {
 		e.WCFlags |= abi.WCFlagWithImm

@@ -40,24 +40,33 @@ func TestOperationsByOwnerAndType(t *testing.T) {
 		abi.WRSend: hostverbs.OpSend, abi.WRSendWithImm: hostverbs.OpSendWithImm, abi.WRRDMARead: hostverbs.OpRDMARead,
 	}
 	gsi := map[abi.WROpcode]hostverbs.WROpcode{abi.WRSend: hostverbs.OpSend}
+	ud := map[abi.WROpcode]hostverbs.WROpcode{abi.WRSend: hostverbs.OpSend, abi.WRSendWithImm: hostverbs.OpSendWithImm}
 	r := newRig(t)
 	g := r.newGuest()
-	user, _ := g.rcQP(userPage, 8)
+	user, userCQ := g.rcQP(userPage, 8)
 	kernel, c := g.kernelQP(8)
 	qp1 := g.createQP(kernel.req.PDHandle, c, c, func(r *abi.CmdCreateQPReq) { r.QPType = abi.QPTypeGSI })
 	qp1.modify(hostverbs.StateRTS)
+	datagrams := g.createQP(user.req.PDHandle, userCQ, userCQ, func(r *abi.CmdCreateQPReq) { r.QPType = abi.QPTypeUD })
+	datagrams.modify(hostverbs.StateRTS)
 	for name, cs := range map[string]struct {
 		q    *guestQP
 		page uint32
 		want map[abi.WROpcode]hostverbs.WROpcode
-	}{"user": {user, userPage, rc}, "kernel": {kernel, 0, rc}, "gsi": {qp1, 0, gsi}} {
+	}{
+		"user": {user, userPage, rc}, "kernel": {kernel, 0, rc}, "gsi": {qp1, 0, gsi}, "datagrams": {datagrams, userPage, ud},
+	} {
 		ops := []abi.WROpcode{17, 255, 256, 0x80000002, 0xffffffff}
 		for op := range abi.WRError + 1 {
 			ops = append(ops, op)
 		}
 		for _, op := range ops {
 			before := g.seen.violations()[BadWQE]
-			got := cs.q.send(sendWQE(abi.SendWQEHdr{WRID: uint64(op), Opcode: op}, nil), cs.page)
+			var union request
+			if cs.q == qp1 || cs.q == datagrams {
+				union = cs.q.address()
+			}
+			got := cs.q.send(sendWQE(abi.SendWQEHdr{WRID: uint64(op), Opcode: op}, union), cs.page)
 			want, known := cs.want[op]
 			status := hostverbs.WCSuccess
 			if !known {
@@ -71,6 +80,11 @@ func TestOperationsByOwnerAndType(t *testing.T) {
 			}
 		}
 	}
+}
+
+// address is one that the queue pair may use.
+func (q *guestQP) address() *abi.UDWR {
+	return &abi.UDWR{RemoteQPN: 1, RemoteQKey: 0x80010000, AV: abi.AV{PortPD: 1<<24 | q.req.PDHandle}}
 }
 
 func TestOnlyWhatAnOperationUsesIsRead(t *testing.T) {
@@ -122,7 +136,8 @@ func TestNothingOfAnEarlierRequestIsInALaterOne(t *testing.T) {
 	kernel, c := g.kernelQP(8)
 	qp1 := g.createQP(kernel.req.PDHandle, c, c, func(r *abi.CmdCreateQPReq) { r.QPType = abi.QPTypeGSI })
 	qp1.modify(hostverbs.StateRTS)
-	ud := &abi.UDWR{RemoteQPN: 1, RemoteQKey: 0x80010000, AV: abi.AV{DGID: abi.GID{15: 1}, HopLimit: 3}}
+	ud := qp1.address()
+	ud.AV.DGID, ud.AV.HopLimit = abi.GID{15: 1}, 3
 	qp1.send(sendWQE(abi.SendWQEHdr{Opcode: abi.WRSend}, ud), 0)
 	kernel.send(sendWQE(abi.SendWQEHdr{Opcode: abi.WRRDMAWrite}, &abi.RDMAWR{RemoteAddr: 5, RKey: 6}), 0)
 	got := kernel.send(sendWQE(abi.SendWQEHdr{Opcode: abi.WRSend}, nil), 0)
@@ -131,27 +146,71 @@ func TestNothingOfAnEarlierRequestIsInALaterOne(t *testing.T) {
 	}
 }
 
-func TestADatagramsAddressIsRead(t *testing.T) {
-	r := newRig(t)
-	g := r.newGuest()
+// datagramQPs are the two queue pairs whose requests have addresses of their own: the guest kernel's and a user's.
+func datagramQPs(t *testing.T) (*guest, map[uint32]*guestQP) {
+	g := newRig(t).newGuest()
 	pd, c := g.createPD(0), g.createCQ(0, 8)
-	q := g.createQP(pd, c, c, func(r *abi.CmdCreateQPReq) { r.QPType = abi.QPTypeGSI })
-	q.modify(hostverbs.StateRTS)
-	got := q.send(sendWQE(abi.SendWQEHdr{WRID: 9, Opcode: abi.WRSend, SendFlags: abi.SendSignaled}, &abi.UDWR{
-		RemoteQPN: 1, RemoteQKey: 0x80010000, AV: abi.AV{
-			PortPD: 1<<24 | pd, SLTClassFlowLabel: 0xab<<20 | 0xcdef1, DGID: abi.GID{10: 0xff, 11: 0xff, 15: 9}, SrcPathBits: 0x80,
-			GIDIndex: 3, HopLimit: 64, DMAC: [6]byte{1, 2, 3, 4, 5, 6},
-		},
-	}), 0)
-	want := hostverbs.SendWR{
-		WRID: 9, Opcode: hostverbs.OpSend, Flags: hostverbs.SendSignaled, RemoteQPN: 1, RemoteQKey: 0x80010000,
-		AH: hostverbs.AHAttr{
-			DGID: hostverbs.GID{10: 0xff, 11: 0xff, 15: 9}, FlowLabel: 0xcdef1, SGIDIndex: 3, HopLimit: 64, TrafficClass: 0xab,
-			GRH: true, PortNum: 1,
-		},
+	ctx := g.createUC(userPage)
+	udPD, udCQ := g.createPD(ctx), g.createCQ(ctx, 8)
+	qps := map[uint32]*guestQP{
+		0:        g.createQP(pd, c, c, func(r *abi.CmdCreateQPReq) { r.QPType = abi.QPTypeGSI }),
+		userPage: g.createQP(udPD, udCQ, udCQ, func(r *abi.CmdCreateQPReq) { r.QPType = abi.QPTypeUD }),
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	for _, q := range qps {
+		q.modify(hostverbs.StateRTS)
+	}
+	return g, qps
+}
+
+func TestADatagramsAddressIsRead(t *testing.T) {
+	_, qps := datagramQPs(t)
+	for page, q := range qps {
+		got := q.send(sendWQE(abi.SendWQEHdr{WRID: 9, Opcode: abi.WRSend, SendFlags: abi.SendSignaled}, &abi.UDWR{
+			RemoteQPN: 1, RemoteQKey: 0x80010000, AV: abi.AV{
+				PortPD: 1<<24 | q.req.PDHandle, SLTClassFlowLabel: 0xab<<20 | 0xcdef1, DGID: abi.GID{10: 0xff, 11: 0xff, 15: 9},
+				SrcPathBits: 0x80, GIDIndex: 3, HopLimit: 64, DMAC: [6]byte{1, 2, 3, 4, 5, 6},
+			},
+		}), page)
+		want := hostverbs.SendWR{
+			WRID: 9, Opcode: hostverbs.OpSend, Flags: hostverbs.SendSignaled, RemoteQPN: 1, RemoteQKey: 0x80010000,
+			AH: hostverbs.AHAttr{
+				DGID: hostverbs.GID{10: 0xff, 11: 0xff, 15: 9}, FlowLabel: 0xcdef1, SGIDIndex: 3, HopLimit: 64, TrafficClass: 0xab,
+				GRH: true, PortNum: 1,
+			},
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", q.req.QPType, diff)
+		}
+	}
+}
+
+func TestAnAddressOfAnotherProtectionDomainOrPortIsNone(t *testing.T) {
+	g, qps := datagramQPs(t)
+	other := g.createPD(0)
+	for page, q := range qps {
+		pd := q.req.PDHandle
+		for portPD, ok := range map[uint32]bool{
+			1<<24 | pd: true, 1<<24 | other: false, 1 << 24: false, 1<<24 | 0xffffff: false, pd: false, 2<<24 | pd: false,
+			0xff<<24 | pd: false, 0: false, 0xffffffff: false,
+		} {
+			want, violations := hostverbs.WCLocQPOpErr, 1
+			if ok {
+				want, violations = hostverbs.WCSuccess, 0
+			}
+			ud := q.address()
+			ud.AV.PortPD = portPD
+			before := g.seen.violations()[BadWQE]
+			got := q.send(sendWQE(abi.SendWQEHdr{WRID: 1, NumSGE: 1, Opcode: abi.WRSend}, ud, abi.SGE{Length: 1}), page)
+			if got.Status != want {
+				t.Errorf("%v, port and PD %#x: %v, want %v", q.req.QPType, portPD, got.Status, want)
+			}
+			if n := g.seen.violations()[BadWQE] - before; n != violations {
+				t.Errorf("%v, port and PD %#x: %d violations, want %d", q.req.QPType, portPD, n, violations)
+			}
+			if !ok && (got.NumSGE != 0 || got.AH.GRH) {
+				t.Errorf("%v, port and PD %#x: the engine is handed %+v", q.req.QPType, portPD, got)
+			}
+		}
 	}
 }
 

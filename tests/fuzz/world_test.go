@@ -58,6 +58,9 @@ type neighbour struct {
 	posted uint32
 }
 
+// gsiQKey is the Q_Key of every GSI queue pair.
+const gsiQKey = 0x80010000
+
 // few is how many objects of a kind the guest may have: a script has room for as many.
 const few = 6
 
@@ -105,7 +108,7 @@ func newWorld(t testing.TB, trap bool) *world {
 // ready takes the GSI queue pair from RESET to ready to send.
 func (w *world) ready(gsi uint32) {
 	w.t.Helper()
-	w.Must(w.ToInit(gsi).Set("attr_mask", w.Mask("STATE", "PKEY_INDEX", "QKEY")).Set("attrs.qkey", 0x80010000), "", "")
+	w.Must(w.ToInit(gsi).Set("attr_mask", w.Mask("STATE", "PKEY_INDEX", "QKEY")).Set("attrs.qkey", gsiQKey), "", "")
 	w.Must(w.ToState(gsi, "RTR"), "", "")
 	w.Must(w.ToRTS(gsi).Set("attr_mask", w.Mask("STATE", "SQ_PSN")), "", "")
 }

@@ -18,6 +18,10 @@ func send(w *world, s *script) {
 	hdr := w.L.View("pvrdma_sq_wqe_hdr", slot)
 	hdr.Set("wr_id", uint64(s.u8())).Set("num_sge", uint64(s.u8()%3)).Set("opcode", uint64(s.u8()%5)).
 		Set("send_flags", uint64(s.u8()%8)).Set("wr.rdma.remote_addr", w.n.mr.Start).Set("wr.rdma.rkey", uint64(w.n.mr.RKey))
+	if q.Handle == w.gsi.Handle {
+		hdr.Set("wr.ud.remote_qpn", 1).Set("wr.ud.remote_qkey", gsiQKey).
+			Set("wr.ud.av.port_pd", 1<<24|uint64(w.kpd)).SetBytes("wr.ud.av.dgid", w.n.GID(0))
+	}
 	w.elements(s, slot[w.L.Size("pvrdma_sq_wqe_hdr"):])
 	for range s.below(maxPatches) {
 		w.field(s, hdr)

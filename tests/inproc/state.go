@@ -31,6 +31,7 @@ var passing = map[string]string{
 	"pvrdma.Device.looks":       "renewed with each visit of the worker",
 	"pvrdma.Device.unit":        "renewed with each visit of the worker",
 	"pvrdma.Device.sends":       "scratch of the worker",
+	"pvrdma.Device.wrong":       "scratch of the worker",
 	"pvrdma.Device.wqe":         "scratch of the worker",
 	"pvrdma.trappedDoorbells.*": "a queue that is empty once the worker has made a pass; its two slices change places",
 	"pvrdma.Worker.idle":        "how long the worker sleeps",

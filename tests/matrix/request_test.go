@@ -84,6 +84,8 @@ type lane struct {
 	qp   inproc.QP
 	cq   inproc.CQ
 	page uint32 // doorbell page
+	// pd, if not 0, is the protection domain of a queue pair whose requests have addresses.
+	pd   uint32
 	prod uint32
 	done uint32
 }
@@ -100,7 +102,7 @@ func lanes(b *board) map[string]*lane {
 	b.Must(b.ToState(gsi.Handle, "RTR"), "", "")
 	b.Must(b.ToRTS(gsi.Handle).Set("attr_mask", b.Mask("STATE", "SQ_PSN")), "", "")
 	b.Ready()
-	return map[string]*lane{"RC": {b: b, qp: rc, cq: cq, page: 1}, "GSI": {b: b, qp: gsi, cq: kcq}}
+	return map[string]*lane{"RC": {b: b, qp: rc, cq: cq, page: 1}, "GSI": {b: b, qp: gsi, cq: kcq, pd: b.kpd}}
 }
 
 // post writes a send request and returns the status it completes with.
@@ -111,6 +113,10 @@ func (l *lane) post(t *testing.T, change func(hdr, sge layout.View)) uint64 {
 	clear(slot)
 	hdr, sge := b.L.View("pvrdma_sq_wqe_hdr", slot), b.L.View("pvrdma_sge", slot[b.L.Size("pvrdma_sq_wqe_hdr"):])
 	hdr.Set("wr_id", uint64(l.prod)).Set("num_sge", 1).Set("opcode", uint64(b.Const("PVRDMA_WR_SEND")))
+	if l.pd != 0 {
+		hdr.Set("wr.ud.remote_qpn", uint64(l.qp.QPN)).Set("wr.ud.remote_qkey", 0x80010000).
+			Set("wr.ud.av.port_pd", 1<<24|uint64(l.pd)).SetBytes("wr.ud.av.dgid", b.GID(0))
+	}
 	sge.Set("addr", b.mr.Start).Set("length", 64).Set("lkey", uint64(b.mr.LKey))
 	change(hdr, sge)
 	l.prod++
@@ -146,6 +152,12 @@ func TestARequestThatBreaksARuleIsOneFailedRequestAndTheQueueGoesOn(t *testing.T
 		"2^31 elements":             {[]string{"RC", "GSI"}, num(1 << 31), []uint64{locQPOp}, pvrdma.BadWQE, 1},
 		"2^32-1 elements":           {[]string{"RC", "GSI"}, num(1<<32 - 1), []uint64{locQPOp}, pvrdma.BadWQE, 1},
 		"an opcode that is not its": {[]string{"RC", "GSI"}, func(hdr, _ layout.View) { hdr.Set("opcode", 11) }, []uint64{locQPOp}, pvrdma.BadWQE, 1},
+		"a datagram by another domain's address": {[]string{"GSI"}, func(hdr, _ layout.View) {
+			hdr.Set("wr.ud.av.port_pd", hdr.Get("wr.ud.av.port_pd")+1)
+		}, []uint64{locQPOp}, pvrdma.BadWQE, 1},
+		"a datagram through another port": {[]string{"GSI"}, func(hdr, _ layout.View) {
+			hdr.Set("wr.ud.av.port_pd", hdr.Get("wr.ud.av.port_pd")^3<<24)
+		}, []uint64{locQPOp}, pvrdma.BadWQE, 1},
 		"a datagram by a GID that is not bound": {[]string{"GSI"}, func(hdr, _ layout.View) {
 			hdr.Set("wr.ud.av.gid_index", 200).Set("num_sge", 0)
 		}, []uint64{success}, pvrdma.BadWQE, 0},
