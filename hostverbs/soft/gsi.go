@@ -8,7 +8,7 @@ import "github.com/pvrdmad/pvrdmad/hostverbs"
 // datagram that is well formed completes, reaches nobody, and is counted. What is wrong with a request moves the queue
 // pair to SQE, as for all datagram queue pairs.
 func (q *qp) sendMAD(wr *hostverbs.SendWR) {
-	q.sq.total = 0
+	q.sq.msg.ask(wr, 0)
 	status := q.checkMAD(wr)
 	if status != hostverbs.WCSuccess {
 		q.attr.QPState = hostverbs.StateSQE
@@ -32,11 +32,8 @@ func (q *qp) checkMAD(wr *hostverbs.SendWR) hostverbs.WCStatus {
 		uint32(wr.NumSGE) > q.attr.Cap.MaxSendSGE:
 		return hostverbs.WCLocQPOpErr
 	}
-	sges := wr.SGE[:wr.NumSGE]
-	total := hostverbs.Length(sges)
-	if total > uint64(activeMTU.Bytes()) {
+	if hostverbs.Length(wr.SGE[:wr.NumSGE]) > uint64(activeMTU.Bytes()) {
 		return hostverbs.WCLocLenErr
 	}
-	_, _, status := q.checkSGEs(sges, total, 0)
-	return status
+	return q.gather(wr)
 }

@@ -86,7 +86,7 @@ func (q *qp) apply(a *hostverbs.QPAttr, mask hostverbs.AttrMask) {
 	set(hostverbs.QPMinRNRTimer, func(t *hostverbs.QPAttr) { t.MinRNRTimer = a.MinRNRTimer })
 	set(hostverbs.QPDestQPN, func(t *hostverbs.QPAttr) { t.DestQPNum = a.DestQPNum })
 	set(hostverbs.QPPathMigState, func(t *hostverbs.QPAttr) { t.PathMigState = a.PathMigState })
-	q.peer = nil
+	q.sq.msg.address(q)
 	q.epoch++
 }
 
@@ -116,7 +116,7 @@ func (q *qp) reset() {
 	q.silence()
 	q.dead = false
 	q.established = false
-	q.incarnation++
+	q.incarnation = q.pl.incarnate()
 	q.attr = hostverbs.QPAttr{Cap: q.attr.Cap}
 }
 

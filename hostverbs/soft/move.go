@@ -13,65 +13,62 @@ import (
 // as long, and push out what others have there.
 const longMessage = 1 << 20
 
-// move copies as much of the message as the visit has left. Keys are looked up for every piece, since regions may have been
-// deregistered between two visits.
-func (q *qp) move(p *qp, wr *hostverbs.SendWR, b *budget) hostverbs.WCStatus {
-	s := &q.sq
-	if s.nearWhole && s.farWhole && s.total <= b.bytes && s.moved == 0 {
-		status := q.copySpan(p, wr, s.near, s.far, s.total, wr.Opcode == hostverbs.OpRDMARead)
+// target is where a message goes at the responder, if it is one piece there: as found when it was admitted, and good for
+// that step.
+type target struct {
+	at    span
+	whole bool
+}
+
+// move copies as much of the message as the visit has left.
+func (q *qp) move(m *message, far *target, b *budget) hostverbs.WCStatus {
+	if far.whole && m.near.one() && m.total <= b.bytes {
+		status := q.copySpan(m, m.near.head().span, far.at, m.total)
 		if status == hostverbs.WCSuccess {
-			s.moved = s.total
-			b.moved(s.total)
+			m.moved = m.total
+			b.moved(m.total)
 		}
 		return status
 	}
-	for s.moved < s.total && b.bytes > 0 {
-		n, status := q.movePiece(p, wr, min(s.total-s.moved, b.bytes))
+	for m.moved < m.total && b.bytes > 0 {
+		n, status := q.movePiece(m, min(m.total-m.moved, b.bytes))
 		if status != hostverbs.WCSuccess {
 			return status
 		}
-		s.moved += n
+		m.moved += n
 		b.moved(n)
 	}
 	return hostverbs.WCSuccess
 }
 
-// movePiece copies the next bytes that are contiguous on both sides, at most limit.
-func (q *qp) movePiece(p *qp, wr *hostverbs.SendWR, limit uint64) (uint64, hostverbs.WCStatus) {
-	s := &q.sq
-	l := entry(&wr.SGE, &s.li, &s.loff)
-	n := min(limit, uint64(l.Length-s.loff))
-	need, pull := hostverbs.AccessFlags(0), wr.Opcode == hostverbs.OpRDMARead
-	if pull {
-		need = hostverbs.AccessLocalWrite
-	}
+// movePiece copies the next bytes that are contiguous on both sides, at most limit. The key is looked up for every piece,
+// since the region may have been deregistered between two visits.
+func (q *qp) movePiece(m *message, limit uint64) (uint64, hostverbs.WCStatus) {
+	near := m.near.head()
+	n := min(limit, near.n)
 	var far span
-	if isSend(wr.Opcode) {
-		r := entry(&p.rq.wr.SGE, &s.ri, &s.roff)
-		n = min(n, uint64(r.Length-s.roff))
+	if isSend(m.op) {
+		r := entry(&q.rq.wr.SGE, &q.rq.i, &q.rq.off)
+		n = min(n, uint64(r.Length-q.rq.off))
 		var status hostverbs.WCStatus
-		far, status = p.ctx.keys.local(r.LKey, p.pd, r.Addr+uint64(s.roff), n, hostverbs.AccessLocalWrite)
+		far, status = q.ctx.keys.local(r.LKey, q.pd, r.Addr+uint64(q.rq.off), n, hostverbs.AccessLocalWrite)
 		if status != hostverbs.WCSuccess {
-			_, status = p.failReceive(status, hostverbs.WCRemOpErr)
+			_, status = q.failReceive(status, hostverbs.WCRemOpErr)
 			return 0, status
 		}
 	} else {
 		var ok bool
-		far, ok = p.ctx.keys.remote(wr.RKey, p.pd, wr.RemoteAddr+s.moved, n, remoteAccess(wr.Opcode))
+		far, ok = q.ctx.keys.remote(m.rkey, q.pd, m.remoteAddr+m.moved, n, remoteAccess(m.op))
 		if !ok {
-			_, status := p.nak(hostverbs.EventQPAccessErr, hostverbs.WCRemAccessErr)
+			_, status := q.nak(hostverbs.EventQPAccessErr, hostverbs.WCRemAccessErr)
 			return 0, status
 		}
 	}
-	near, status := q.ctx.keys.local(l.LKey, q.pd, l.Addr+uint64(s.loff), n, need)
-	if status != hostverbs.WCSuccess {
+	if status := q.copySpan(m, near.span, far, n); status != hostverbs.WCSuccess {
 		return 0, status
 	}
-	if status := q.copySpan(p, wr, near, far, n, pull); status != hostverbs.WCSuccess {
-		return 0, status
-	}
-	s.loff += uint32(n)
-	s.roff += uint32(n)
+	m.near.moved(n)
+	q.rq.off += uint32(n)
 	return n, hostverbs.WCSuccess
 }
 
@@ -87,19 +84,24 @@ func entry(sges *[hostverbs.MaxSGE]hostverbs.SGE, i *uint8, off *uint32) *hostve
 
 // copySpan copies between the requester's memory (near) and the responder's (far), and finds out who is to blame if
 // it fails.
-func (q *qp) copySpan(p *qp, wr *hostverbs.SendWR, near, far span, n uint64, pull bool) hostverbs.WCStatus {
-	dst, src := far, near
+func (q *qp) copySpan(m *message, near, far span, n uint64) hostverbs.WCStatus {
+	dst, src, pull := far, near, m.op == hostverbs.OpRDMARead
 	if pull {
 		dst, src = near, far
 	}
 	copyBytes := guestmem.Copy
-	if q.sq.total >= longMessage {
+	if m.total >= longMessage {
 		copyBytes = guestmem.CopyLong
 	}
 	err := copyBytes(dst.mem, dst.off, src.mem, src.off, n)
 	if err == nil {
 		return hostverbs.WCSuccess
 	}
+	return q.copyFailed(m, err, pull)
+}
+
+// copyFailed is the requester's status after a copy that failed. What is the responder's fault is its end too.
+func (q *qp) copyFailed(m *message, err error, pull bool) hostverbs.WCStatus {
 	var fault *guestmem.FaultError
 	faulted := errors.As(err, &fault)
 	if faulted {
@@ -109,8 +111,8 @@ func (q *qp) copySpan(p *qp, wr *hostverbs.SendWR, near, far span, n uint64, pul
 	if errors.As(err, &side) && side.Dst == pull {
 		return hostverbs.WCLocProtErr
 	}
-	if isSend(wr.Opcode) {
-		_, status := p.failReceive(hostverbs.WCLocProtErr, hostverbs.WCRemOpErr)
+	if isSend(m.op) {
+		_, status := q.failReceive(hostverbs.WCLocProtErr, hostverbs.WCRemOpErr)
 		return status
 	}
 	// Memory that was taken back is no longer the region's to give, as with a region that the host's kernel has revoked; a
@@ -119,6 +121,6 @@ func (q *qp) copySpan(p *qp, wr *hostverbs.SendWR, near, far span, n uint64, pul
 	if faulted {
 		event, status = hostverbs.EventQPFatal, hostverbs.WCRemOpErr
 	}
-	_, status = p.nak(event, status)
+	_, status = q.nak(event, status)
 	return status
 }

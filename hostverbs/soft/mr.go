@@ -104,12 +104,6 @@ func (m *mr) Dereg() error {
 	return nil
 }
 
-// span is a range of guest memory that passed its checks.
-type span struct {
-	mem guestmem.Memory
-	off uint64
-}
-
 // local finds n bytes at addr for a local key: WCLocProtErr if they are not in a region of the protection domain that
 // allows need.
 func (t *keyTable) local(key uint32, d *pd, addr, n uint64, need hostverbs.AccessFlags) (span, hostverbs.WCStatus) {

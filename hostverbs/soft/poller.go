@@ -29,6 +29,8 @@ type poller struct {
 	qps      map[uint32]*qp
 	gids     map[hostverbs.GID]*context
 	gidEpoch uint32
+	// incarnations is how many there were.
+	incarnations uint64
 	// active are the queue pairs with something to do.
 	active turns
 	timers *timerwheel.Wheel
@@ -69,6 +71,12 @@ func (pl *poller) Progress(now int64) (worked bool, next int64) {
 		next = max(now, 1) // 0 would mean never
 	}
 	return worked, next
+}
+
+// incarnate returns a number that no queue pair of the poller has had: never 0.
+func (pl *poller) incarnate() uint64 {
+	pl.incarnations++
+	return pl.incarnations
 }
 
 // Close ends the poller. EBUSY while a context is open.

@@ -49,16 +49,14 @@ type qp struct {
 	established bool
 	listed      bool
 	todo        todo
-	// epoch changes with everything that a peer looks at before it sends; incarnation when the queue pair starts anew.
-	epoch, incarnation uint32
-	turn               links[*qp]
+	// epoch changes with everything that a peer looks at before it sends; incarnation, which no other has, when the queue
+	// pair starts anew.
+	epoch       uint32
+	incarnation uint64
+	turn        links[*qp]
 
 	// attr are the attributes as they are now, the state and the next sequence numbers included.
 	attr hostverbs.QPAttr
-
-	// peer is where requests go, as of peerEpoch and gidEpoch.
-	peer                *qp
-	peerEpoch, gidEpoch uint32
 
 	sq sendQueue
 	rq recvQueue
@@ -79,6 +77,7 @@ func (c *context) CreateQP(p hostverbs.PD, init *hostverbs.QPInitAttr, h hostver
 		c.gsi = q
 	}
 	c.pl.owner.Do(func() {
+		q.incarnation = q.pl.incarnate()
 		if q.num != qpnGSI {
 			c.pl.qps[q.num] = q
 		}
@@ -192,8 +191,7 @@ func (q *qp) silence() {
 	q.draining = false
 	q.todo = 0
 	q.pl.active.remove(q)
-	q.peer = nil
-	q.sq.far = span{}
+	q.sq.msg.to = nil
 	q.epoch++
 	q.unlearn()
 }
@@ -205,12 +203,8 @@ func (q *qp) unlearn() {
 	if p == nil {
 		return
 	}
-	p.sq.far = span{} // found anew in each step
-	if p.peer == q {
-		p.peer = nil
-	}
-	if p.sq.admittedTo == q {
-		p.sq.admittedTo = nil
+	if p.sq.msg.to == q {
+		p.sq.msg.to = nil
 	}
 }
 

@@ -23,37 +23,23 @@ type sendQueue struct {
 	retries, rnrRetries uint8
 	rnrWaited           int64
 
-	// Where the copy of the request stands. The message is one for both sides once admitted: the peer had admitted it
-	// in the incarnation admittedBy. li and loff are the place in the request's SGEs, ri and roff in the peer's.
-	admitted   bool
-	admittedBy uint32
-	admittedTo *qp
-	li, ri     uint8
-	loff, roff uint32
-	moved      uint64
-	total      uint64
-	// near and far are where the message lies on the two sides if it is one piece there: as found in this step, since a
-	// region may be gone in the next.
-	near, far           span
-	nearWhole, farWhole bool
-
-	wr hostverbs.SendWR
+	// msg is the request as the peer sees it.
+	msg message
+	wr  hostverbs.SendWR
 }
 
 // start prepares for a new request.
-func (s *sendQueue) start(a *hostverbs.QPAttr) {
+func (s *sendQueue) start(wr *hostverbs.SendWR, a *hostverbs.QPAttr) {
 	s.retries, s.rnrRetries = a.RetryCnt, a.RNRRetry
-	s.admitted, s.admittedTo = false, nil
-	s.li, s.ri, s.loff, s.roff = 0, 0, 0, 0
-	s.moved, s.total = 0, 0
 	s.waiting = waitNone
 	s.rnrWaited = 0
+	s.msg.ask(wr, a.SQPSN)
 }
 
 // end forgets the request under way.
 func (s *sendQueue) end(q *qp) {
 	s.busy = false
-	s.admitted, s.admittedTo = false, nil
+	s.msg.admittedBy = 0
 	if s.waiting != waitNone {
 		s.waiting = waitNone
 		q.pl.timers.Cancel(&s.timer)
@@ -102,7 +88,7 @@ func (q *qp) accept(wr *hostverbs.SendWR, b *budget) bool {
 			q.sendMAD(wr)
 			return true
 		}
-		q.sq.start(&q.attr)
+		q.sq.start(wr, &q.attr)
 		if q.step(wr, b) && !q.dead {
 			q.sq.wr = *wr
 			q.sq.busy = true
@@ -130,66 +116,49 @@ func (q *qp) resume(b *budget) {
 	q.step(&q.sq.wr, b)
 }
 
-// step carries a request on as far as it goes, and says whether it is still under way.
+// step carries a request on as far as it goes, and says whether it is still under way. Keys are looked up in every step, since
+// regions may have been deregistered between two.
 func (q *qp) step(wr *hostverbs.SendWR, b *budget) (under bool) {
-	q.sq.nearWhole, q.sq.farWhole = false, false
-	if q.sq.moved == 0 {
-		if status := q.checkRequest(wr); status != hostverbs.WCSuccess {
-			q.finish(wr, status)
-			return false
-		}
+	var status hostverbs.WCStatus
+	if q.sq.msg.moved == 0 {
+		status = q.checkRequest(wr)
+	} else {
+		status = q.gather(wr)
+	}
+	if status != hostverbs.WCSuccess {
+		q.finish(wr, status)
+		return false
 	}
 	p := q.reach()
 	if p == nil {
 		q.awaitAck()
 		return true
 	}
-	if !q.sq.admitted {
-		switch reply, status := p.admit(q, wr); reply {
-		case replyNone:
-			q.awaitAck()
-			return true
-		case replyRNR:
-			return q.awaitReceive(wr, p.attr.MinRNRTimer)
-		case replyNAK:
-			q.finish(wr, status)
-			return false
-		}
-		q.sq.admitted, q.sq.admittedTo, q.sq.admittedBy = true, p, p.incarnation
-	}
-	q.sq.retries = q.attr.RetryCnt
-	if status := q.move(p, wr, b); status != hostverbs.WCSuccess {
-		q.finish(wr, status)
+	p.serve(&q.sq.msg, b)
+	return q.answered(wr)
+}
+
+// answered acts on the peer's answer, and says whether the request is still under way.
+func (q *qp) answered(wr *hostverbs.SendWR) (under bool) {
+	m := &q.sq.msg
+	switch m.reply {
+	case replyNone:
+		q.awaitAck()
+		return true
+	case replyRNR:
+		return q.awaitReceive(wr, m.rnrTimer)
+	case replyNAK:
+		q.finish(wr, m.status)
 		return false
 	}
-	if q.sq.moved < q.sq.total {
+	q.sq.retries = q.attr.RetryCnt
+	if m.moved < m.total {
 		q.want(todoRun)
 		return true
 	}
-	q.conclude(p, wr)
+	q.attr.SQPSN = hostverbs.MaskPSN(q.attr.SQPSN + m.packets)
+	q.finish(wr, hostverbs.WCSuccess)
 	return false
-}
-
-// conclude completes a message whose bytes have all arrived, on both sides.
-func (q *qp) conclude(p *qp, wr *hostverbs.SendWR) {
-	n := packets(q.sq.total, q.attr.PathMTU)
-	q.attr.SQPSN = hostverbs.MaskPSN(q.attr.SQPSN + n)
-	p.attr.RQPSN = hostverbs.MaskPSN(p.attr.RQPSN + n)
-	q.pl.count.message(wr.Opcode, q.sq.total)
-	status := hostverbs.WCSuccess
-	if consumesReceive(wr.Opcode) && !p.received(q, wr) {
-		status = hostverbs.WCRemOpErr
-	}
-	q.finish(wr, status)
-}
-
-// packets is how many sequence numbers a message takes: one for each packet, and one packet if there are no bytes.
-func packets(n uint64, mtu hostverbs.MTU) uint32 {
-	size := uint64(mtu.Bytes())
-	if n <= size {
-		return 1
-	}
-	return uint32((n + size - 1) / size)
 }
 
 // finish completes a request. Any failure is the end of the queue pair's work.
@@ -211,7 +180,7 @@ func (q *qp) completeSend(wr *hostverbs.SendWR, status hostverbs.WCStatus) {
 	}
 	q.wc = hostverbs.WC{WRID: wr.WRID, Status: status, Opcode: sendOpcode(wr.Opcode)}
 	if status == hostverbs.WCSuccess && wr.Opcode == hostverbs.OpRDMARead {
-		q.wc.ByteLen = uint32(q.sq.total)
+		q.wc.ByteLen = uint32(q.sq.msg.total)
 	}
 	q.pl.count.completion(status)
 	if q.h.CompleteSend(&q.wc) != nil {
