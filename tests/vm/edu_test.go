@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pvrdmad/pvrdmad/tests/vm/harness"
 )
 
 // qtest speaks QEMU's qtest protocol: a processor's accesses without a processor. QEMU connects to us.
@@ -102,7 +104,7 @@ func startEdu(t *testing.T) (q *qtest, messages func() string) {
 		})
 	}
 	run(binary, socket)
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(harness.Slow * 10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := os.Stat(socket); err == nil {
 			break
 		}
@@ -118,13 +120,13 @@ func startEdu(t *testing.T) (q *qtest, messages func() string) {
 	run(images.QEMU, "-machine", "q35,memory-backend=mem", "-accel", "qtest", "-nodefaults", "-display", "none",
 		"-object", "memory-backend-memfd,id=mem,size=64M,share=on", "-qtest", "unix:"+l.Addr().String(), "-qtest-log", "none",
 		"-device", `{"driver":"vfio-user-pci","addr":"5.0","socket":{"type":"unix","path":"`+socket+`"}}`)
-	_ = l.(*net.UnixListener).SetDeadline(time.Now().Add(30 * time.Second))
+	_ = l.(*net.UnixListener).SetDeadline(time.Now().Add(harness.Slow * 20 * time.Second))
 	conn, err := l.Accept()
 	if err != nil {
 		t.Fatalf("QEMU does not connect: %v: %s", err, messages())
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(60 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(harness.Slow * 30 * time.Second))
 	return &qtest{t, conn, bufio.NewScanner(conn)}, messages
 }
 

@@ -147,7 +147,7 @@ func TestQEMUDiesWithTheHarness(t *testing.T) {
 	}
 
 	_ = cmd.Wait() // killed, as it should be
-	for end := time.Now().Add(5 * time.Second); syscall.Kill(pid, 0) == nil; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(harness.Slow * 5 * time.Second); syscall.Kill(pid, 0) == nil; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("QEMU, process %d, lives on without its harness", pid)
 		}

@@ -125,18 +125,19 @@ func logDir(t *testing.T, guest string) string {
 	return dir
 }
 
-// within gives something a time limit, which outlives the test's own context so that clean-up can use it too.
+// within gives something a time limit, which is for a quiet machine and outlives the test's own context so that clean-up can
+// use it too.
 func within(t *testing.T, limit time.Duration) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), harness.Slow*limit)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// output runs a script that must succeed and returns its trimmed stdout.
+// output runs a script that must succeed and returns its trimmed stdout. Its limit is for a quiet machine.
 func output(t *testing.T, guest *harness.Guest, limit time.Duration, script string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), harness.Slow*limit)
 	defer cancel()
 	out, err := guest.Output(ctx, script)
 	if err != nil {

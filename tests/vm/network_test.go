@@ -27,8 +27,8 @@ func TestTwoGuests(t *testing.T) {
 }
 
 func reachEachOther(t *testing.T, a, b *harness.Guest) {
-	output(t, a, 20*time.Second, fmt.Sprintf("ping -c 3 -i 0.2 -W 5 %s", harness.Address(2)))
-	output(t, b, 20*time.Second, fmt.Sprintf("ping -c 3 -i 0.2 -W 5 -s 1400 %s", harness.Address(1)))
+	output(t, a, 20*time.Second, fmt.Sprintf("ping -c 3 -i 0.2 -W 30 %s", harness.Address(2)))
+	output(t, b, 20*time.Second, fmt.Sprintf("ping -c 3 -i 0.2 -W 30 -s 1400 %s", harness.Address(1)))
 
 	seen := output(t, a, 5*time.Second, "ip neigh show dev eth0")
 	if !strings.Contains(seen, harness.MAC(2)) {
@@ -41,6 +41,6 @@ func reachAfterReset(t *testing.T, a, b *harness.Guest) {
 		t.Fatal(err)
 	}
 
-	output(t, a, 20*time.Second, fmt.Sprintf("ping -c 1 -W 5 %s", harness.Address(2)))
+	output(t, a, 20*time.Second, fmt.Sprintf("ping -c 1 -W 30 %s", harness.Address(2)))
 	output(t, b, 20*time.Second, rxeUp)
 }

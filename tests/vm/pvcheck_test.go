@@ -113,9 +113,22 @@ func pvcheckSelf(t *testing.T, guest *harness.Guest) {
 }
 
 func pvcheckLosesPeer(t *testing.T, a, b *harness.Guest) {
-	start(t, a, time.Minute, "pvcheck")
-	client := start(t, b, time.Minute, fmt.Sprintf("pvcheck --seconds 100 %s", harness.Address(1)))
-	time.Sleep(2 * time.Second) // some traffic
+	sent := func() (packets int) {
+		text := output(t, b, 10*time.Second, "cat /sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts")
+		if n, _ := fmt.Sscan(text, &packets); n != 1 {
+			t.Fatalf("rxe0 has sent %q packets", text)
+		}
+		return packets
+	}
+	before := sent()
+	start(t, a, 2*time.Minute, "pvcheck")
+	client := start(t, b, 2*time.Minute, fmt.Sprintf("pvcheck --seconds 1000 %s", harness.Address(1)))
+	for deadline := time.Now().Add(harness.Slow * 20 * time.Second); sent() < before+200; {
+		if time.Now().After(deadline) {
+			stdout, stderr := client.Output()
+			t.Fatalf("no traffic to end:\n%s%s", stdout, stderr)
+		}
+	}
 
 	a.Kill()
 

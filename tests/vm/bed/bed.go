@@ -126,7 +126,7 @@ exit 1
 
 // LoadDriver loads the driver in a guest and waits until a program can use the device.
 func LoadDriver(ctx context.Context, g *harness.Guest) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, harness.Slow*30*time.Second)
 	defer cancel()
 	if _, err := g.Output(ctx, loadDriver); err != nil {
 		return fmt.Errorf("load vmw_pvrdma: %w", err)

@@ -19,13 +19,15 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/pvrdmad/pvrdmad/tests/vm/harness"
 )
 
 const (
 	// readyLimit is how long the daemon may take until its sockets listen.
-	readyLimit = 10 * time.Second
+	readyLimit = harness.Slow * 10 * time.Second
 	// stopLimit is how long it may take after SIGTERM.
-	stopLimit = 2 * time.Second
+	stopLimit = harness.Slow * 2 * time.Second
 )
 
 // Limits of every guest's device, other than the defaults, so that a test can see that they come from the configuration.

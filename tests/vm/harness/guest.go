@@ -115,7 +115,7 @@ func (g *Guest) openLog(name string) (*os.File, error) {
 }
 
 // startLimit is how long QEMU may take to open its monitor, which it does before it builds the machine.
-const startLimit = 10 * time.Second
+const startLimit = Slow * 10 * time.Second
 
 func (g *Guest) connect(ctx context.Context, transcript *os.File) (*link, error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)

@@ -187,7 +187,7 @@ func (l *link) open(b *boot, kind agentproto.Kind, payload []byte, s *stream) (u
 }
 
 // sendLimit is how long the guest may leave a frame unread before its life counts as over.
-const sendLimit = 20 * time.Second
+const sendLimit = Slow * 10 * time.Second
 
 func (l *link) send(b *boot, id uint32, kind agentproto.Kind, payload []byte) error {
 	frame := agentproto.Frame{Session: b.session, Stream: id, Kind: kind, Payload: payload}

@@ -17,11 +17,11 @@ import (
 // What bounds a script.
 const (
 	// DefaultScriptLimit is a script's time limit when its context has no deadline.
-	DefaultScriptLimit = time.Minute
+	DefaultScriptLimit = Slow * 30 * time.Second
 	// MaxOutput is how much output of a script is kept, in bytes, of each of stdout and stderr.
 	MaxOutput = 16 << 20
 	// answerGrace is how long the agent may take, beyond a script's own limit, to say that it has ended.
-	answerGrace = 5 * time.Second
+	answerGrace = Slow * 5 * time.Second
 )
 
 // ErrTimeLimit says that a script was killed because it ran into its time limit.

@@ -67,7 +67,7 @@ func (s station) receive(wait time.Duration) string {
 }
 
 const (
-	soon  = 5 * time.Second
+	soon  = Slow * 5 * time.Second
 	never = 50 * time.Millisecond
 )
 

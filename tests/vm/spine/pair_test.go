@@ -24,12 +24,12 @@ const (
 )
 
 // retry runs a client until its server listens; any other failure than a set-up that failed counts.
-const retry = "for i in $(seq 30); do %s && exit 0; s=$?; [ $s -eq 2 ] || exit $s; sleep 0.2; done; exit 2"
+const retry = "for i in $(seq 150); do %s && exit 0; s=$?; [ $s -eq 2 ] || exit $s; sleep 0.2; done; exit 2"
 
 // pvcheck runs the payload check between guest 0 (server) and guest 1 (client).
 func (w *world) pvcheck(t *testing.T, options string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Slow*time.Minute)
 	defer cancel()
 	s, c := w.startCheck(t, ctx, options)
 	if r := stage.Wait(t, ctx, c); r.Status != checkPass {
@@ -51,7 +51,7 @@ func (w *world) startCheck(t *testing.T, ctx context.Context, options string) (s
 // pingpong runs ibv_rc_pingpong between the guests.
 func (w *world) pingpong(t *testing.T, options string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Slow*time.Minute)
 	defer cancel()
 	gid := make([]string, 2)
 	for i, g := range w.Guests {
@@ -62,7 +62,7 @@ func (w *world) pingpong(t *testing.T, options string) {
 	}
 	s := stage.Start(t, ctx, w.Guests[0], "ibv_rc_pingpong -g "+gid[0]+" "+options)
 	c := stage.Start(t, ctx, w.Guests[1], fmt.Sprintf(
-		"for i in $(seq 30); do ibv_rc_pingpong -g %s %s %s && exit 0; sleep 0.2; done; exit 1",
+		"for i in $(seq 150); do ibv_rc_pingpong -g %s %s %s && exit 0; sleep 0.2; done; exit 1",
 		gid[1], options, harness.Address(1)))
 	for _, side := range []*harness.Script{c, s} {
 		r := stage.Wait(t, ctx, side)

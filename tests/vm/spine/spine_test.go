@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/pvrdmad/pvrdmad/tests/vm/bed"
+	"github.com/pvrdmad/pvrdmad/tests/vm/harness"
 	"github.com/pvrdmad/pvrdmad/tests/vm/stage"
 )
 
@@ -101,14 +102,15 @@ func (w *world) refusesWhatIsWrong(t *testing.T) {
 // guest 0. The other guest must end with "the other side is gone", having seen nothing wrong until then.
 func (w *world) underTraffic(t *testing.T, do func(ctx context.Context)) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Slow*time.Minute)
 	defer cancel()
 	_, client := w.startCheck(t, ctx, "-t 600")
 	before := w.Messages(t)
-	for deadline := time.Now().Add(20 * time.Second); w.Messages(t) < before+100; time.Sleep(100 * time.Millisecond) {
+	const patience = harness.Slow * 20 * time.Second
+	for deadline := time.Now().Add(patience); w.Messages(t) < before+100; time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			stdout, stderr := client.Output()
-			t.Fatalf("no traffic after 20 s\n%s%s", stdout, stderr)
+			t.Fatalf("no traffic after %v\n%s%s", patience, stdout, stderr)
 		}
 	}
 	do(ctx)

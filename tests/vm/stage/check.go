@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pvrdmad/pvrdmad/tests/vm/bed"
+	"github.com/pvrdmad/pvrdmad/tests/vm/harness"
 )
 
 // CheckKernelLogs fails the test for every line of a guest's kernel log that an operator would have to ask about.
@@ -68,7 +69,7 @@ func (s *Stage) Objects(t *testing.T) map[string]uint64 {
 
 // objectsLimit is how long the kernel of a guest may take to destroy what an ended program had: it does part of it
 // behind the program's back.
-const objectsLimit = 10 * time.Second
+const objectsLimit = harness.Slow * 10 * time.Second
 
 // CheckObjects fails the test if the guests' devices do not soon hold what they held before.
 func (s *Stage) CheckObjects(t *testing.T, before map[string]uint64) {

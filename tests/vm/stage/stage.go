@@ -119,7 +119,7 @@ func (s *Stage) LoadDriver(t *testing.T, i int) {
 // Output runs a script in a guest and returns what it printed; anything but success ends the test.
 func (s *Stage) Output(t *testing.T, i int, limit time.Duration, script string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Slow*limit)
 	defer cancel()
 	out, err := s.Guests[i].Output(ctx, script)
 	if err != nil {

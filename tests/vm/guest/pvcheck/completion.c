@@ -7,6 +7,8 @@
 #include <sched.h>
 #include <string.h>
 
+#define LOOK_SECONDS 1 // between two looks at whether the peer is still there
+
 static bool poll_once(struct end *e, struct ibv_wc *wc)
 {
 	int n = ibv_poll_cq(e->cq, 1, wc);
@@ -23,7 +25,7 @@ static bool sleep_for_event(struct end *e, double give_up)
 	void *context;
 	for (;;) {
 		double left = give_up - seconds();
-		int n = poll(&fd, 1, left > 1 ? 1000 : left > 0 ? (int)(left * 1000) + 1 : 0);
+		int n = poll(&fd, 1, left > LOOK_SECONDS ? LOOK_SECONDS * 1000 : left > 0 ? (int)(left * 1000) + 1 : 0);
 		if (n > 0)
 			break;
 		if (n < 0 && errno != EINTR)
@@ -58,16 +60,20 @@ static bool wait_by_event(struct end *e, struct ibv_wc *wc, double give_up)
 
 static bool wait_by_polling(struct end *e, struct ibv_wc *wc, double give_up)
 {
+	double look = seconds() + LOOK_SECONDS;
 	for (unsigned tries = 0;; tries++) {
 		if (poll_once(e, wc))
 			return true;
-		if (tries % 64 == 63) {
-			sched_yield(); // the peer may need this CPU
-			if (seconds() > give_up)
-				return false;
-		}
-		if (tries % 65536 == 65535)
+		if (tries % 64 != 63)
+			continue;
+		sched_yield(); // the peer may need this CPU
+		double now = seconds();
+		if (now > give_up)
+			return false;
+		if (now > look) { // by the clock: a CPU that is yielded to others tries seldom
 			peer_look(e);
+			look = now + LOOK_SECONDS;
+		}
 	}
 }
 

@@ -20,7 +20,7 @@ struct head {
 };
 
 #define MAX_RECORD 4096
-#define DIAL_SECONDS 20
+#define DIAL_SECONDS 60
 
 // A peer whose machine vanished sends no FIN: ask whether it is there, and believe silence after some 10 s.
 static void tune(int fd)

@@ -22,7 +22,7 @@ enum exit_code {
 #define MAX_SGE 4u
 // A message lies in up to MAX_SGE pieces, each between guards of its own.
 #define SLOT_SIZE (MAX_MESSAGE + MAX_SHIFT + 2 * GUARD * MAX_SGE)
-#define WAIT_SECONDS 30 // for a completion or an event, before the run counts as hung
+#define WAIT_SECONDS 60 // for a completion or an event, before the run counts as hung
 
 enum op { OP_SEND, OP_SEND_IMM, OP_WRITE, OP_WRITE_IMM, OP_READ, OP_FETCH_ADD, OP_CMP_SWAP, OP_COUNT };
 extern const char *const op_names[OP_COUNT];

@@ -155,8 +155,8 @@ static void to_rts(struct end *e, unsigned rnr_retry)
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTS,
 		.sq_psn = e->psn,
-		.timeout = 18, // 1 s: a guest under emulation may be slow, and nothing here is lost on purpose
-		.retry_cnt = 7,
+		.timeout = 18,  // 1 s: a guest under emulation may be slow, and nothing here is lost on purpose
+		.retry_cnt = 6, // the kernel's rxe takes 7 for ever
 		.rnr_retry = (uint8_t)rnr_retry,
 		.max_rd_atomic = (uint8_t)(e->attr.max_qp_init_rd_atom < 16 ? e->attr.max_qp_init_rd_atom : 16),
 	};

@@ -41,7 +41,7 @@ type message struct {
 var ErrClosed = errors.New("qmp: connection has ended")
 
 // greetingLimit is how long QEMU may take to greet: it does so before it builds the machine.
-const greetingLimit = 10 * time.Second
+const greetingLimit = time.Minute
 
 // NewClient takes over a connected monitor socket. onEvent is called with each event's name, one at a time, from the
 // goroutine that reads the connection: it must not call Execute.

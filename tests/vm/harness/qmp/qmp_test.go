@@ -96,11 +96,12 @@ func TestFailuresOfTheMonitorAreErrors(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		answer func(string, int) string
+		limit  time.Duration
 		want   func(error) bool
 	}{
-		"refused command": {fail, func(err error) bool { return strings.Contains(err.Error(), "no such thing") }},
-		"connection ends": {hangUp, func(err error) bool { return errors.Is(err, ErrClosed) }},
-		"no answer":       {silent, func(err error) bool { return errors.Is(err, context.DeadlineExceeded) }},
+		"refused command": {fail, time.Minute, func(err error) bool { return strings.Contains(err.Error(), "no such thing") }},
+		"connection ends": {hangUp, time.Minute, func(err error) bool { return errors.Is(err, ErrClosed) }},
+		"no answer":       {silent, 50 * time.Millisecond, func(err error) bool { return errors.Is(err, context.DeadlineExceeded) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := NewClient(monitor(t, greeting, tc.answer), func(string) {})
@@ -108,7 +109,7 @@ func TestFailuresOfTheMonitorAreErrors(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), tc.limit)
 			defer cancel()
 
 			if err := c.Execute(ctx, "quit", nil, nil); err == nil || !tc.want(err) {
