@@ -28,6 +28,18 @@ type client struct {
 	// next is the number of the producer's next element, popped how many elements the consumer took.
 	next   int
 	popped uint8
+	broken error // what ended it before its time
+}
+
+// noteBreak ends a client whose device has found an index that no correct ring brings about.
+func (c *client) noteBreak() {
+	switch r := recover(); r {
+	case nil:
+	case errIndex:
+		c.broken = errIndex
+	default:
+		panic(r)
+	}
 }
 
 // pause lets another goroutine come in between, in one of the ways in which that happens: a switch on the same
@@ -107,6 +119,8 @@ type history struct {
 	steps []porcupine.Operation
 	// overlapping counts steps that were under way at the same time as one of another client.
 	overlapping int
+	// broken is what a client found that no correct ring brings about, or nil.
+	broken error
 }
 
 // rounds is how often each client of a history does something.
@@ -132,6 +146,7 @@ func (s subject) record(seed uint64) history {
 			for ready.Add(1); int(ready.Load()) < len(clients); {
 				runtime.Gosched()
 			}
+			defer c.noteBreak()
 			for range rounds {
 				do(ring)
 			}
@@ -140,6 +155,7 @@ func (s subject) record(seed uint64) history {
 	all.Wait()
 	for _, c := range clients {
 		h.steps = append(h.steps, c.steps...)
+		h.broken = cmp.Or(h.broken, c.broken)
 	}
 	h.overlapping = overlapping(h.steps)
 	return h
@@ -157,13 +173,18 @@ func overlapping(steps []porcupine.Operation) (n int) {
 	return n
 }
 
-func (h history) linearizable() bool { return porcupine.CheckOperations(model(h.size), h.steps) }
+func (h history) linearizable() bool {
+	return h.broken == nil && porcupine.CheckOperations(model(h.size), h.steps)
+}
 
 func (h history) String() string {
 	steps := slices.Clone(h.steps)
 	slices.SortStableFunc(steps, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
 	var text strings.Builder
 	fmt.Fprintf(&text, "ring of %d\n", h.size)
+	if h.broken != nil {
+		fmt.Fprintf(&text, "%v\n", h.broken)
+	}
 	for _, x := range steps {
 		fmt.Fprintf(&text, "%8d to %8d ns, client %d: %v\n", x.Call-steps[0].Call, x.Return-steps[0].Call, x.ClientId, x.Input)
 	}

@@ -3,6 +3,7 @@
 package ringbuf_test
 
 import (
+	"errors"
 	"math/rand/v2"
 
 	"github.com/pvrdmad/pvrdmad/ringbuf"
@@ -196,6 +197,9 @@ func (n allSlots) Pending(uint32, uint32) (uint32, bool) { return 0, true }
 func (n allSlots) Inc(idx uint32) uint32                 { return (idx + 1) % (2 * uint32(n)) }
 func (n allSlots) Slot(idx uint32) uint32                { return idx % uint32(n) }
 
+// errIndex is the panic of a device that finds a guest's index which no correct guest can write.
+var errIndex = errors.New("the guest's index is not valid")
+
 // deviceFiller is the device that completes work or reports events. It looks at the guest's index when its copy says
 // that the ring is full.
 type deviceFiller struct {
@@ -208,7 +212,7 @@ func (f *deviceFiller) begin() (uint32, bool) {
 	if f.ring.Full(f.prod, f.cons) {
 		f.cons = f.mem.load(consHead)
 		if _, ok := f.ring.Pending(f.prod, f.cons); !ok {
-			panic("the guest's index is not valid")
+			panic(errIndex)
 		}
 	}
 	return f.ring.Slot(f.prod), !f.ring.Full(f.prod, f.cons)
@@ -230,7 +234,7 @@ func (d *deviceDrainer) begin() (uint32, bool) {
 	}
 	n, ok := d.ring.Pending(d.prod, d.cons)
 	if !ok {
-		panic("the guest's index is not valid")
+		panic(errIndex)
 	}
 	return d.ring.Slot(d.cons), n > 0
 }
