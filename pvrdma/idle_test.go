@@ -138,7 +138,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 	publish := func(n int64) {
 		published.Store(n)
 		i.wake()
-		for deadline := time.Now().Add(time.Minute); seenUpTo.Load() != n; {
+		for deadline := time.Now().Add(20 * time.Second); seenUpTo.Load() != n; {
 			if time.Now().After(deadline) {
 				t.Fatalf("wake-up %d was lost", n)
 			}
