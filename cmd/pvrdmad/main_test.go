@@ -153,6 +153,9 @@ func (p *process) exitCode() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
+// endTime is how long the daemon may take to end on a machine that is busy with other things; 2 s on a quiet one.
+const endTime = 10 * time.Second
+
 // end sends a signal and checks that the daemon ends in time and well.
 func (p *process) end(sig syscall.Signal) {
 	p.t.Helper()
@@ -161,8 +164,8 @@ func (p *process) end(sig syscall.Signal) {
 		p.t.Fatal(err)
 	}
 	code := p.exitCode()
-	if d := time.Since(began); d > 2*time.Second || code != exitOK {
-		p.t.Errorf("%v ended the daemon after %v with exit code %d, want 0 within 2 s", sig, d, code)
+	if d := time.Since(began); d > endTime || code != exitOK {
+		p.t.Errorf("%v ended the daemon after %v with exit code %d, want 0 within %v", sig, d, code, endTime)
 	}
 }
 

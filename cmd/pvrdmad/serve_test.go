@@ -289,8 +289,10 @@ func TestTheLimitsOfTheConfigurationAreWhatTheEngineOffers(t *testing.T) {
 	if got := fmt.Sprint(have.MaxQP, have.MaxCQ, have.MaxMR, have.MaxPD); got != want {
 		t.Errorf("the engine offers %s, the configuration's defaults are %s", got, want)
 	}
-	for _, key := range []string{"max-qp", "max-cq", "max-mr", "max-pd"} {
-		_, err := config.ForFlags(map[string]string{"socket-path": "/x", key: "65537"})
+	for key, most := range map[string]uint32{
+		"max-qp": have.MaxQP, "max-cq": have.MaxCQ, "max-mr": have.MaxMR, "max-pd": have.MaxPD,
+	} {
+		_, err := config.ForFlags(map[string]string{"socket-path": "/x", key: fmt.Sprint(most + 1)})
 		if err == nil {
 			t.Errorf("--%s takes more than the engine offers", key)
 		}

@@ -85,11 +85,8 @@ func (c *context) Close() error {
 		return c.errf("close context: it is closed: %w", unix.EINVAL)
 	}
 	c.closed = true
-	c.pl.owner.Do(func() {
-		for i := range c.gids {
-			c.setGID(i, gidEntry{})
-		}
-	})
+	addresses := slices.Clone(c.gids)
+	c.pl.owner.Do(c.unsetGIDs)
 	// From here on nothing arrives, and nothing that is sent. The keys go last: nobody is told of an error.
 	for batch := range slices.Chunk(slices.Collect(maps.Keys(c.qps)), closeBatch) {
 		c.pl.owner.Do(func() {
@@ -114,10 +111,8 @@ func (c *context) Close() error {
 	c.qps, c.mrs, c.gsi = nil, nil, nil
 	c.eng.mu.Lock()
 	defer c.eng.mu.Unlock()
-	for gid, holder := range c.eng.holders {
-		if holder == c {
-			delete(c.eng.holders, gid)
-		}
+	for _, g := range addresses {
+		delete(c.eng.holders, g.gid)
 	}
 	c.pl.contexts--
 	return nil

@@ -14,11 +14,11 @@ import (
 
 // What the engine can do, as ibv_query_device(3) reports it; the limits are those of one guest.
 const (
-	maxQP   = 4096
+	maxQP   = 8192
 	maxQPWR = 4096
 	maxCQ   = 8192
 	maxCQE  = 65536
-	maxMR   = 65536
+	maxMR   = 1 << keySlotBits
 	maxPD   = 4096
 	maxAH   = 65536
 	// maxMRSize is what the 262,144 pages of a pvrdma page directory hold.

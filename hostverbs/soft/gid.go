@@ -104,3 +104,14 @@ func (c *context) setGID(index int, g gidEntry) {
 	}
 	c.pl.gidEpoch++ // what queue pairs know about their peers has to be looked up again
 }
+
+// unsetGIDs is setGID for all entries, to nothing. Owner's thread.
+func (c *context) unsetGIDs() {
+	for _, g := range c.gids {
+		if g.bound {
+			delete(c.pl.gids, g.gid)
+		}
+	}
+	clear(c.gids)
+	c.pl.gidEpoch++
+}

@@ -12,8 +12,9 @@ import (
 // deregistered matches nothing until its slot has been used 32,767 times more. The low byte is part of the generation:
 // fast registration, once it exists, can give it to the guest and tell regions apart by the other 24 bits.
 const (
-	keyGenBits = 15
-	keyGenMask = 1<<keyGenBits - 1
+	keySlotBits = 17
+	keyGenBits  = 32 - keySlotBits
+	keyGenMask  = 1<<keyGenBits - 1
 )
 
 // keyTable finds memory regions by key. There is one for each guest.

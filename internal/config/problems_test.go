@@ -86,9 +86,9 @@ DIR/pvrdmad.toml:16: gids: "nope" is no GID: write an address, "fe80::1" or "192
 			want: `DIR/pvrdmad.toml:3: device_version: 19 is not served by this release: write 20
 DIR/pvrdmad.toml:4: roce: 3 is out of range: write 1 to 2
 DIR/pvrdmad.toml:5: max_uar: 500 is no power of two, and the guest's driver needs one: write 256
-DIR/pvrdmad.toml:6: max_qp: 65536 is out of range: write 2 to 4096
+DIR/pvrdmad.toml:6: max_qp: 65536 is out of range: write 2 to 8192
 DIR/pvrdmad.toml:7: max_cq: 1 is out of range: write 2 to 8192
-DIR/pvrdmad.toml:8: max_mr: 0 is out of range: write 2 to 65536
+DIR/pvrdmad.toml:8: max_mr: 0 is out of range: write 2 to 131072
 DIR/pvrdmad.toml:9: max_pd: 1 is out of range: write 2 to 4096
 DIR/pvrdmad.toml:10: mac: "52:54:00:12:34:56" is what QEMU gives every VM: GIDs made from it collide; leave mac out
 DIR/pvrdmad.toml:11: socket_path: "run/a.sock" is not absolute and clean: write it from the root, without ".." or "//"

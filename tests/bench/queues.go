@@ -4,7 +4,7 @@ package main
 
 import "fmt"
 
-// perPair is the most queue pairs between two guests: a guest has 4096, one of them QP 1.
+// perPair is the most queue pairs between two guests: half of what a guest can have.
 const perPair = 4000
 
 // queueSlots is how many places of memory the messages of many queues walk through.
