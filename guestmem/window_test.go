@@ -127,7 +127,7 @@ func TestAWindowIsTheGuestsOwnMemory(t *testing.T) {
 // waitMappings waits until a file has want mappings.
 func waitMappings(t *testing.T, fd, want int) {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Second); mappings(t, fd) != want; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); mappings(t, fd) != want; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("the file has %d mappings, want %d", mappings(t, fd), want)
 		}

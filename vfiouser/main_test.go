@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a test waits for something that has to happen.
-const patience = 5 * time.Second
+const patience = time.Minute
 
 // eventually waits until ok returns true.
 func eventually(t testing.TB, what string, ok func() bool) {

@@ -63,10 +63,10 @@ func TestAClientThatSaysNothingMakesRoomForTheNext(t *testing.T) {
 }
 
 func TestAnIdleClientIsNotHurriedAfterItsHandshake(t *testing.T) {
-	r := start(t, func(cfg *Config) { cfg.HandshakeTimeout = 30 * time.Millisecond }, nil)
+	r := start(t, func(cfg *Config) { cfg.HandshakeTimeout = time.Second }, nil)
 	c := r.client()
 
-	time.Sleep(100 * time.Millisecond)
+	time.Sleep(1500 * time.Millisecond)
 
 	c.alive()
 }

@@ -143,7 +143,7 @@ func TestALogThatNobodyReadsHoldsUpNobodyAndItsLossesAreCounted(t *testing.T) {
 	for range lines {
 		log.Info("line")
 	}
-	if d := time.Since(start); d > 5*time.Second {
+	if d := time.Since(start); d > 30*time.Second {
 		t.Errorf("logging took %v while nobody read", d)
 	}
 	log.Close(time.Millisecond) // gives up

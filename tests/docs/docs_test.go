@@ -147,7 +147,7 @@ func run(t *testing.T, binary, command string) {
 }
 
 // patience is how long a command may take, or a daemon until it is ready.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 // execute runs a command with the daemon that was just built. One that ends in & must get ready and go on, and is then
 // told to end.
