@@ -146,31 +146,32 @@ type QPAttr struct {
 
 // DeviceAttr is what an engine can do, as struct ibv_device_attr. A zero limit means that the feature is absent.
 type DeviceAttr struct {
-	FWVer             uint64
-	MaxMRSize         uint64
-	VendorID          uint32
-	HWVer             uint32
-	MaxQP             uint32
-	MaxQPWR           uint32
-	MaxSGE            uint32
-	MaxSGERd          uint32
-	MaxCQ             uint32
-	MaxCQE            uint32
-	MaxMR             uint32
-	MaxPD             uint32
-	MaxAH             uint32
-	MaxSRQ            uint32
-	MaxSRQWR          uint32
-	MaxSRQSGE         uint32
-	MaxQPRdAtom       uint32
-	MaxQPInitRdAtom   uint32
-	MaxPKeys          uint16
-	LocalCAAckDelay   uint8
-	AtomicCmpSwap     bool
-	AtomicFetchAdd    bool
-	LocalInvalidate   bool
-	RemoteInvalidate  bool
-	FastRegistration  bool
+	FWVer            uint64
+	MaxMRSize        uint64
+	VendorID         uint32
+	HWVer            uint32
+	MaxQP            uint32
+	MaxQPWR          uint32
+	MaxSGE           uint32
+	MaxSGERd         uint32
+	MaxCQ            uint32
+	MaxCQE           uint32
+	MaxMR            uint32
+	MaxPD            uint32
+	MaxAH            uint32
+	MaxSRQ           uint32
+	MaxSRQWR         uint32
+	MaxSRQSGE        uint32
+	MaxQPRdAtom      uint32
+	MaxQPInitRdAtom  uint32
+	MaxPKeys         uint16
+	LocalCAAckDelay  uint8
+	AtomicCmpSwap    bool
+	AtomicFetchAdd   bool
+	LocalInvalidate  bool
+	RemoteInvalidate bool
+	FastRegistration bool
+	// MaxFastRegPageLen is the most pages of a region for fast registration.
 	MaxFastRegPageLen uint32
 }
 

@@ -65,6 +65,10 @@ type Context interface {
 	AllocPD() (PD, error)
 	// RegMR registers memory: attr says which addresses name it and what may be done to it.
 	RegMR(pd PD, attr MRAttr) (MR, error)
+	// AllocMR allocates a region for fast registration, see ib_alloc_mr (include/rdma/ib_verbs.h). It is free: its keys name
+	// no memory until an OpRegMR request gives it some of src's, at most pages pages. EOPNOTSUPP if the engine has no
+	// fast registration.
+	AllocMR(pd PD, pages int, src PageSource) (MR, error)
 	// CreateCQ creates a completion queue of at least cqe entries.
 	CreateCQ(cqe int) (CQ, error)
 	// CreateQP creates a queue pair in RESET. The engine reports to h on the owner's thread.
@@ -116,6 +120,16 @@ type MR interface {
 	RKey() uint32
 	// Dereg removes it. When it returns, the engine reaches the region's bytes no more.
 	Dereg() error
+}
+
+// PageSource is the device's side of a region for fast registration: it alone can read the page list that a request names.
+// The engine calls it on the owner's thread of the guest, with no lock held.
+type PageSource interface {
+	// PullPages reads the page list of an OpRegMR request, once, and returns memory that begins with the first of its pages
+	// and allows what the request's access flags ask for. An error refuses the request.
+	PullPages(wr *SendWR) (guestmem.Memory, error)
+	// DropPages says that the region is free: the engine does not reach the memory that PullPages returned any more.
+	DropPages()
 }
 
 // CQ is the engine's side of a completion queue. Completions reach the guest through QPHandler.

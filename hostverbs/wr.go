@@ -59,11 +59,15 @@ type SendWR struct {
 	Flags  SendFlags
 	NumSGE uint8
 	// Imm is the immediate in the byte order in which it lay in memory, or the key to invalidate.
-	Imm        uint32
+	Imm uint32
+	// RemoteAddr and RKey name the peer's memory, or what an OpRegMR request gives a region: the address of its first byte
+	// and its key.
 	RemoteAddr uint64
 	RKey       uint32
 	// CompareAdd and Swap are the operands of the atomics.
 	CompareAdd, Swap uint64
+	// Reg is the rest of what an OpRegMR request gives a region.
+	Reg RegWR
 	// RemoteQPN, RemoteQKey and AH address a datagram.
 	RemoteQPN, RemoteQKey uint32
 	AH                    AHAttr
@@ -71,6 +75,18 @@ type SendWR struct {
 	// engine completes the request with it, in order, without doing anything else.
 	Status WCStatus
 	SGE    [MaxSGE]SGE
+}
+
+// RegWR is what struct ib_reg_wr and its struct ib_mr say of a fast registration, but for the address and the key.
+type RegWR struct {
+	// List says where the page list is. The device alone understands it, see PageSource.
+	List uint64
+	// Pages is the number of pages of the list, of guestmem.PageSize bytes. The region begins in the first of them, at the
+	// offset that the low bits of its address say.
+	Pages uint32
+	// Length is the region's length in bytes.
+	Length uint32
+	Access AccessFlags
 }
 
 // RecvWR is a receive work request, struct ibv_recv_wr.

@@ -3,6 +3,7 @@
 package pvrdma
 
 import (
+	"github.com/pvrdmad/pvrdmad/hostverbs"
 	"github.com/pvrdmad/pvrdmad/pvrdma/abi"
 )
 
@@ -37,9 +38,24 @@ func (d *Device) capabilities() abi.DeviceCaps {
 		MaxUAR: d.cfg.MaxUAR, GIDTblLen: gidTableLen, MaxPKeys: pkeyTableLen, LocalCAAckDelay: a.LocalCAAckDelay,
 		PhysPortCnt: portNum, Mode: abi.DeviceModeRoCE, GIDTypes: abi.GIDTypes(d.cfg.GIDType),
 	}
-	// Shared receive queues, atomics and fast registration are offered when the commands and work requests that make
-	// use of them are served.
+	offerOperations(&c, &a)
+	// Shared receive queues are offered when the commands that make use of them are served.
 	return c
+}
+
+// offerOperations offers the operations that not every engine has. The driver calls atomics those of an adapter
+// (IB_ATOMIC_HCA), and passes that on as the capability of masked atomics too, of which it has none.
+func offerOperations(c *abi.DeviceCaps, a *hostverbs.DeviceAttr) {
+	if a.AtomicCmpSwap {
+		c.AtomicOps |= abi.AtomicOpCompSwap
+	}
+	if a.AtomicFetchAdd {
+		c.AtomicOps |= abi.AtomicOpFetchAdd
+	}
+	if a.LocalInvalidate && a.RemoteInvalidate && a.FastRegistration { // the driver looks for all of them
+		c.BMMEFlags = abi.BMMEFlagLocalInv | abi.BMMEFlagRemoteInv | abi.BMMEFlagFastRegWR
+		c.MaxFastRegPageListLen = min(a.MaxFastRegPageLen, maxFastRegPages)
+	}
 }
 
 // cut returns the smaller of a capability and a configured limit, of which 0 means none.

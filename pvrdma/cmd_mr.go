@@ -30,11 +30,7 @@ func (d *Device) createMR(req *Request, resp *Response) error {
 		return fmt.Errorf("%d memory regions: %w", d.mrs.live, err)
 	}
 	m := &memoryRegion{pd: pd}
-	attr, err := d.mrAttr(&q, m)
-	if err != nil {
-		return err
-	}
-	if m.engine, err = d.engine.RegMR(pd.engine, attr); err != nil {
+	if err := d.registerMR(&q, m); err != nil {
 		m.release()
 		return err
 	}
@@ -47,6 +43,19 @@ func (d *Device) createMR(req *Request, resp *Response) error {
 	}
 	r.Encode(resp[:])
 	return nil
+}
+
+// registerMR makes the region that the request asks for. On an error m may have pages to release.
+func (d *Device) registerMR(q *abi.CmdCreateMRReq, m *memoryRegion) error {
+	if q.Flags == abi.MRFlagFRMR {
+		return d.allocMR(q, m)
+	}
+	attr, err := d.mrAttr(q, m)
+	if err != nil {
+		return err
+	}
+	m.engine, err = d.engine.RegMR(m.pd.engine, attr)
+	return err
 }
 
 // mrAttr checks a registration and pins its memory into m.
@@ -64,8 +73,6 @@ func (d *Device) mrAttr(q *abi.CmdCreateMRReq, m *memoryRegion) (hostverbs.MRAtt
 				unix.EOPNOTSUPP)
 		}
 		return hostverbs.MRAttr{Memory: d.mem, Access: hostverbs.AccessFlags(q.AccessFlags), DMA: true}, nil
-	case abi.MRFlagFRMR:
-		return attr, fmt.Errorf("fast registration is not offered by this device: %w", unix.EOPNOTSUPP)
 	}
 	return attr, fmt.Errorf("memory region with flags %v: %w", q.Flags, unix.EINVAL)
 }

@@ -27,6 +27,7 @@ type memoryRegion struct {
 	engine hostverbs.MR
 	pages  *guestmem.Pages // nil for the region that covers all memory
 	npages uint32
+	dev    *Device // of a region for fast registration, which the worker gives its pages
 }
 
 func (m *memoryRegion) release() {

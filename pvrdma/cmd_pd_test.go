@@ -166,7 +166,6 @@ func TestARegistrationThatCannotBeIsRefused(t *testing.T) {
 		{"directory in a hole", func(q *abi.CmdCreateMRReq) { q.PDirDMA = 0x1000 }, unix.EFAULT},
 		{"unknown flag", func(q *abi.CmdCreateMRReq) { q.Flags = 4 }, unix.EINVAL},
 		{"two flags", func(q *abi.CmdCreateMRReq) { q.Flags = 3 }, unix.EINVAL},
-		{"fast registration", func(q *abi.CmdCreateMRReq) { q.Flags = abi.MRFlagFRMR }, unix.EOPNOTSUPP},
 		{"all memory for a user", func(q *abi.CmdCreateMRReq) { q.Flags, q.PDHandle = abi.MRFlagDMA, user }, unix.EPERM},
 	}
 	for _, c := range cases {

@@ -22,6 +22,8 @@ func TestTheCapabilitiesAreThoseOfTheEngineAndTheConfiguration(t *testing.T) {
 		VendorPartID: 0x820, HWVer: 1, MaxQP: 10, MaxQPWR: 256, MaxSGE: 4, MaxSGERd: 4, MaxCQ: 32, MaxCQE: 8192, MaxMR: 3,
 		MaxPD: 16, MaxQPRdAtom: 16, MaxQPInitRdAtom: 16, MaxAH: 1024, MaxUAR: 8, GIDTblLen: 256, MaxPKeys: 1,
 		LocalCAAckDelay: 15, PhysPortCnt: 1, GIDTypes: abi.GIDTypeRoCEv2,
+		AtomicOps: abi.AtomicOpCompSwap | abi.AtomicOpFetchAdd, MaxFastRegPageListLen: 16,
+		BMMEFlags: abi.BMMEFlagLocalInv | abi.BMMEFlagRemoteInv | abi.BMMEFlagFastRegWR,
 	}
 	if diff := cmp.Diff(want, g.dev.Caps()); diff != "" {
 		t.Errorf("capabilities (-want +got):\n%s", diff)
@@ -42,8 +44,36 @@ func TestTheDriverAcceptsTheCapabilities(t *testing.T) {
 	if c.NodeGUID == ([8]byte{}) || c.SysImageGUID == ([8]byte{}) {
 		t.Error("a GUID is 0")
 	}
-	if c.MaxSRQ != 0 || c.AtomicOps != 0 || c.BMMEFlags != 0 {
+	if c.MaxSRQ != 0 {
 		t.Error("the device offers what it does not serve")
+	}
+	if c.AtomicOps != abi.AtomicOpCompSwap|abi.AtomicOpFetchAdd {
+		t.Errorf("atomic operations %v are offered, want the two that are not masked", c.AtomicOps)
+	}
+}
+
+func TestWhatNotEveryEngineHasIsOfferedOnlyIfItIsThere(t *testing.T) {
+	const all = abi.BMMEFlagLocalInv | abi.BMMEFlagRemoteInv | abi.BMMEFlagFastRegWR
+	for name, c := range map[string]struct {
+		spoil  func(*hostverbs.DeviceAttr)
+		atomic abi.AtomicOps
+		bmme   abi.BMMEFlags
+		pages  uint32
+	}{
+		"everything":             {func(*hostverbs.DeviceAttr) {}, 3, all, 16},
+		"more than the driver":   {func(a *hostverbs.DeviceAttr) { a.MaxFastRegPageLen = 1000 }, 3, all, maxFastRegPages},
+		"no swaps":               {func(a *hostverbs.DeviceAttr) { a.AtomicCmpSwap = false }, abi.AtomicOpFetchAdd, all, 16},
+		"no additions":           {func(a *hostverbs.DeviceAttr) { a.AtomicFetchAdd = false }, abi.AtomicOpCompSwap, all, 16},
+		"no fast registration":   {func(a *hostverbs.DeviceAttr) { a.FastRegistration = false }, 3, 0, 0},
+		"no local invalidation":  {func(a *hostverbs.DeviceAttr) { a.LocalInvalidate = false }, 3, 0, 0},
+		"no remote invalidation": {func(a *hostverbs.DeviceAttr) { a.RemoteInvalidate = false }, 3, 0, 0},
+	} {
+		r := newRig(t)
+		c.spoil(&r.engine.attr)
+		got := r.newGuest().dev.Caps()
+		if got.AtomicOps != c.atomic || got.BMMEFlags != c.bmme || got.MaxFastRegPageListLen != c.pages {
+			t.Errorf("%s: atomics %v, extensions %v, %d pages", name, got.AtomicOps, got.BMMEFlags, got.MaxFastRegPageListLen)
+		}
 	}
 }
 

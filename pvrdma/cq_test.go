@@ -44,12 +44,16 @@ func TestUserSpaceSeesOnlyTheFlagsItAgreesOn(t *testing.T) {
 		q    *guestQP
 		c    *guestCQ
 		want abi.WCFlags
-	}{{user, uc, abi.WCFlagGRH}, {kernel, kc, abi.WCFlagGRH | abi.WCFlagWithNetworkHdrType}} {
+		imm  uint32
+	}{
+		{user, uc, abi.WCFlagGRH, 0},
+		{kernel, kc, abi.WCFlagGRH | abi.WCFlagWithNetworkHdrType | abi.WCFlagWithInvalidate, 7},
+	} {
 		if err := cs.q.complete(hostverbs.WC{Flags: 0xff &^ hostverbs.WCWithImm, Imm: 7}); err != nil {
 			t.Fatal(err)
 		}
 		cs.q.g.rig.worker.show()
-		if e := cs.c.take(); e.WCFlags != cs.want || e.ImmData != 0 {
+		if e := cs.c.take(); e.WCFlags != cs.want || e.ImmData != cs.imm {
 			t.Errorf("flags %v, want %v; immediate %d", e.WCFlags, cs.want, e.ImmData)
 		}
 	}

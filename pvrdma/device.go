@@ -102,6 +102,9 @@ type Device struct {
 	sends [sendBatch]hostverbs.SendWR
 	wrong [sendBatch]error
 	wqe   [maxWQESize]byte
+	// pageTable is a table of a page directory, pageList what it names.
+	pageTable [maxFastRegPages * abi.PDirEntSize]byte
+	pageList  [maxFastRegPages]uint64
 	// live are the counters. They are plain numbers because a store that others may look at any time costs as much as
 	// the rest of a message: who wants them asks between two visits.
 	live Counters

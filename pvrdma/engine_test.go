@@ -36,6 +36,8 @@ func newFakeEngine() *fakeEngine {
 		attr: hostverbs.DeviceAttr{
 			FWVer: 7 << 32, MaxMRSize: 1 << 40, HWVer: 1, MaxQP: 64, MaxQPWR: 256, MaxSGE: 4, MaxSGERd: 4, MaxCQ: 32,
 			MaxCQE: 8192, MaxMR: 32, MaxPD: 16, MaxAH: 1024, MaxQPRdAtom: 16, MaxQPInitRdAtom: 16, LocalCAAckDelay: 15,
+			AtomicCmpSwap: true, AtomicFetchAdd: true, LocalInvalidate: true, RemoteInvalidate: true, FastRegistration: true,
+			MaxFastRegPageLen: 16,
 		},
 		port: hostverbs.PortAttr{
 			Active: true, MaxMTU: hostverbs.MTU4096, ActiveMTU: hostverbs.MTU2048, MaxMsgSize: 1 << 30, ActiveWidth: 2,

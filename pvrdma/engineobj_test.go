@@ -26,6 +26,8 @@ type fakeMR struct {
 	attr       hostverbs.MRAttr
 	lkey, rkey uint32
 	users      int
+	fast       int // pages of a region for fast registration
+	src        hostverbs.PageSource
 }
 
 func (c *fakeContext) RegMR(pd hostverbs.PD, attr hostverbs.MRAttr) (hostverbs.MR, error) {
@@ -34,6 +36,17 @@ func (c *fakeContext) RegMR(pd hostverbs.PD, attr hostverbs.MRAttr) (hostverbs.M
 		m.pd.users++
 		m.lkey = 0x1000 + c.e.next()
 		m.rkey = m.lkey + 0x1000
+		return m
+	})
+	return m, err
+}
+
+func (c *fakeContext) AllocMR(pd hostverbs.PD, pages int, src hostverbs.PageSource) (hostverbs.MR, error) {
+	m := &fakeMR{c: c, pd: pd.(*fakePD), fast: pages, src: src}
+	err := c.make("AllocMR", "mr", func() any {
+		m.pd.users++
+		m.lkey = 0x1000 * c.e.next()
+		m.rkey = m.lkey
 		return m
 	})
 	return m, err

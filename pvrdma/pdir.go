@@ -26,11 +26,19 @@ func (d *Device) pinRegion(pdir uint64, n uint32, prot guestmem.Prot) (*guestmem
 type pinFunc func(s *guestmem.Space, pages []uint64, prot guestmem.Prot) (*guestmem.Pages, error)
 
 func (d *Device) pin(pdir uint64, n uint32, prot guestmem.Prot, how pinFunc) (*guestmem.Pages, error) {
-	if d.pinned+uint64(n) > maxPinnedPages {
-		return nil, fmt.Errorf("pin %d pages, %d are registered and the limit is %d: %w", n, d.pinned, maxPinnedPages,
-			unix.ENOMEM)
+	if err := d.mayPin(n); err != nil {
+		return nil, err
 	}
 	return pinDirectory(d.mem, pdir, n, prot, how)
+}
+
+// mayPin says whether the guest may register n pages more.
+func (d *Device) mayPin(n uint32) error {
+	if d.pinned+uint64(n) > maxPinnedPages {
+		return fmt.Errorf("pin %d pages, %d are registered and the limit is %d: %w", n, d.pinned, maxPinnedPages,
+			unix.ENOMEM)
+	}
+	return nil
 }
 
 // PinDirectory resolves a page directory of pvrdma (pvrdma_page_dir in pvrdma.h: two levels of 512 entries, without
@@ -44,17 +52,17 @@ func pinDirectory(mem *guestmem.Space, pdir uint64, n uint32, prot guestmem.Prot
 	if n == 0 || n > abi.MaxPages {
 		return nil, fmt.Errorf("page directory of %d pages, want 1 to %d: %w", n, abi.MaxPages, unix.EINVAL)
 	}
-	tables, err := readEntries(mem, pdir, abi.PDirTables(n))
-	if err != nil {
+	tables, pages, buf := make([]uint64, abi.PDirTables(n)), make([]uint64, n), make([]byte, abi.PageSize)
+	if err := readEntries(mem, pdir, tables, buf); err != nil {
 		return nil, fmt.Errorf("page directory at %#x: %w", pdir, err)
 	}
-	pages := make([]uint64, 0, n)
+	rest := pages
 	for _, t := range tables {
-		entries, err := readEntries(mem, t, min(n-uint32(len(pages)), abi.PDirEntries))
-		if err != nil {
+		some := rest[:min(len(rest), abi.PDirEntries)]
+		if err := readEntries(mem, t, some, buf); err != nil {
 			return nil, fmt.Errorf("page table at %#x: %w", t, err)
 		}
-		pages = append(pages, entries...)
+		rest = rest[len(some):]
 	}
 	p, err := how(mem, pages, prot)
 	if err != nil {
@@ -63,22 +71,20 @@ func pinDirectory(mem *guestmem.Space, pdir uint64, n uint32, prot guestmem.Prot
 	return p, nil
 }
 
-// readEntries reads the first n entries of a directory or table page.
-func readEntries(mem *guestmem.Space, addr uint64, n uint32) ([]uint64, error) {
+// readEntries reads the first entries of a directory or table page, by way of buf, which has room for them.
+func readEntries(mem *guestmem.Space, addr uint64, entries []uint64, buf []byte) error {
 	if addr == 0 || addr%abi.PageSize != 0 {
-		return nil, fmt.Errorf("address %#x is not that of a page: %w", addr, unix.EINVAL)
+		return fmt.Errorf("address %#x is not that of a page: %w", addr, unix.EINVAL)
 	}
-	buf := make([]byte, n*abi.PDirEntSize)
-	if err := mem.Read(addr, buf); err != nil {
-		return nil, err
+	if err := mem.Read(addr, buf[:len(entries)*abi.PDirEntSize]); err != nil {
+		return err
 	}
-	entries := make([]uint64, n)
 	for i := range entries {
 		e := binary.LittleEndian.Uint64(buf[i*abi.PDirEntSize:])
 		if e == 0 || e%abi.PageSize != 0 {
-			return nil, fmt.Errorf("entry %d is %#x, not the address of a page: %w", i, e, unix.EINVAL)
+			return fmt.Errorf("entry %d is %#x, not the address of a page: %w", i, e, unix.EINVAL)
 		}
 		entries[i] = e
 	}
-	return entries, nil
+	return nil
 }

@@ -182,7 +182,7 @@ func (q *queuePair) gather(n int) (int, bool) {
 		}
 		d.wrong[i] = wrong
 		length := hostverbs.Length(wr.SGE[:wr.NumSGE])
-		c := cost(length, int(wr.NumSGE), d.unit)
+		c := cost(length, int(wr.NumSGE)+int(wr.Reg.Pages)/fastRegPiece, d.unit)
 		if c > d.share && d.share < passShare {
 			d.share = 0
 			return i, true

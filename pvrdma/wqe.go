@@ -32,6 +32,7 @@ func (q *queuePair) decodeSend(slot uint32, wr *hostverbs.SendWR) (wrong, err er
 	wr.Flags = sendFlags(hdr.SendFlags)
 	wr.Imm = hdr.Ex
 	wr.NumSGE = 0
+	wr.Reg = hostverbs.RegWR{}
 	wr.Status = hostverbs.WCSuccess
 	wr.Opcode = q.operation(hdr.Opcode)
 	switch {
@@ -67,18 +68,33 @@ func (q *queuePair) datagrams() bool { return q.typ == abi.QPTypeUD || q.typ == 
 // was.
 func (q *queuePair) decodeTarget(union []byte, wr *hostverbs.SendWR) (wrong error) {
 	wr.RemoteAddr, wr.RKey, wr.RemoteQPN, wr.RemoteQKey = 0, 0, 0, 0
+	wr.CompareAdd, wr.Swap = 0, 0
 	wr.AH = hostverbs.AHAttr{}
 	switch wr.Opcode {
 	case hostverbs.OpRDMAWrite, hostverbs.OpRDMAWriteWithImm, hostverbs.OpRDMARead:
 		var x abi.RDMAWR
 		_ = x.Decode(union) // the buffer holds a whole header
 		wr.RemoteAddr, wr.RKey = x.RemoteAddr, x.RKey
+	case hostverbs.OpAtomicCmpAndSwp, hostverbs.OpAtomicFetchAndAdd:
+		decodeAtomic(union, wr)
+	case hostverbs.OpRegMR:
+		return q.dev.decodeFastReg(union, wr)
 	case hostverbs.OpSend, hostverbs.OpSendWithImm:
 		if q.datagrams() {
 			return q.decodeAddress(union, wr)
 		}
 	}
 	return nil
+}
+
+// decodeAtomic reads what an atomic operation uses: an addition has one operand.
+func decodeAtomic(union []byte, wr *hostverbs.SendWR) {
+	var x abi.AtomicWR
+	_ = x.Decode(union)
+	wr.RemoteAddr, wr.RKey, wr.CompareAdd = x.RemoteAddr, x.RKey, x.CompareAdd
+	if wr.Opcode == hostverbs.OpAtomicCmpAndSwp {
+		wr.Swap = x.Swap
+	}
 }
 
 // decodeAddress reads a datagram's address, which no command has checked: user space makes it up, and the guest kernel does
@@ -117,6 +133,28 @@ func (q *queuePair) operation(op abi.WROpcode) hostverbs.WROpcode {
 		return hostverbs.OpRDMAWriteWithImm
 	case abi.WRRDMARead:
 		return hostverbs.OpRDMARead
+	case abi.WRAtomicCmpAndSwp:
+		return hostverbs.OpAtomicCmpAndSwp
+	case abi.WRAtomicFetchAndAdd:
+		return hostverbs.OpAtomicFetchAndAdd
+	}
+	return q.kernelOperation(op)
+}
+
+// kernelOperation translates the opcodes that the guest kernel alone may use. User space numbers its own differently from 7
+// on and passes them through, so that there they stand for anything. Masked atomics are for nobody: the driver translates
+// them, and does not write their operands.
+func (q *queuePair) kernelOperation(op abi.WROpcode) hostverbs.WROpcode {
+	if q.ctx != q.dev.kernel {
+		return hostverbs.OpInvalid
+	}
+	switch op {
+	case abi.WRSendWithInv:
+		return hostverbs.OpSendWithInv
+	case abi.WRLocalInv:
+		return hostverbs.OpLocalInv
+	case abi.WRFastRegMR:
+		return hostverbs.OpRegMR
 	}
 	return hostverbs.OpInvalid
 }
@@ -179,5 +217,9 @@ func (q *queuePair) encodeCompletion(e *abi.CQE, wc *hostverbs.WC) {
 	if wc.Flags&hostverbs.WCWithImm != 0 {
 		e.WCFlags |= abi.WCFlagWithImm
 		e.ImmData = wc.Imm
+	}
+	if wc.Flags&hostverbs.WCWithInvalidate != 0 && q.ctx == q.dev.kernel { // a process has no region to invalidate
+		e.WCFlags |= abi.WCFlagWithInvalidate
+		e.ImmData = wc.Imm // the key has the immediate's place
 	}
 }

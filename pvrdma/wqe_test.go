@@ -3,6 +3,7 @@
 package pvrdma
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -38,7 +39,10 @@ func TestOperationsByOwnerAndType(t *testing.T) {
 	rc := map[abi.WROpcode]hostverbs.WROpcode{
 		abi.WRRDMAWrite: hostverbs.OpRDMAWrite, abi.WRRDMAWriteWithImm: hostverbs.OpRDMAWriteWithImm,
 		abi.WRSend: hostverbs.OpSend, abi.WRSendWithImm: hostverbs.OpSendWithImm, abi.WRRDMARead: hostverbs.OpRDMARead,
+		abi.WRAtomicCmpAndSwp: hostverbs.OpAtomicCmpAndSwp, abi.WRAtomicFetchAndAdd: hostverbs.OpAtomicFetchAndAdd,
 	}
+	krc := maps.Clone(rc)
+	krc[abi.WRSendWithInv], krc[abi.WRLocalInv], krc[abi.WRFastRegMR] = hostverbs.OpSendWithInv, hostverbs.OpLocalInv, hostverbs.OpRegMR
 	gsi := map[abi.WROpcode]hostverbs.WROpcode{abi.WRSend: hostverbs.OpSend}
 	ud := map[abi.WROpcode]hostverbs.WROpcode{abi.WRSend: hostverbs.OpSend, abi.WRSendWithImm: hostverbs.OpSendWithImm}
 	r := newRig(t)
@@ -54,7 +58,7 @@ func TestOperationsByOwnerAndType(t *testing.T) {
 		page uint32
 		want map[abi.WROpcode]hostverbs.WROpcode
 	}{
-		"user": {user, userPage, rc}, "kernel": {kernel, 0, rc}, "gsi": {qp1, 0, gsi}, "datagrams": {datagrams, userPage, ud},
+		"user": {user, userPage, rc}, "kernel": {kernel, 0, krc}, "gsi": {qp1, 0, gsi}, "datagrams": {datagrams, userPage, ud},
 	} {
 		ops := []abi.WROpcode{17, 255, 256, 0x80000002, 0xffffffff}
 		for op := range abi.WRError + 1 {
@@ -63,8 +67,11 @@ func TestOperationsByOwnerAndType(t *testing.T) {
 		for _, op := range ops {
 			before := g.seen.violations()[BadWQE]
 			var union request
-			if cs.q == qp1 || cs.q == datagrams {
+			switch {
+			case cs.q == qp1 || cs.q == datagrams:
 				union = cs.q.address()
+			case op == abi.WRFastRegMR:
+				union = &abi.FastRegWR{PageShift: fastRegPageShift, PageListLen: 1}
 			}
 			got := cs.q.send(sendWQE(abi.SendWQEHdr{WRID: uint64(op), Opcode: op}, union), cs.page)
 			want, known := cs.want[op]
@@ -90,6 +97,7 @@ func (q *guestQP) address() *abi.UDWR {
 func TestOnlyWhatAnOperationUsesIsRead(t *testing.T) {
 	_, _, q, _ := polledCQ(t, 8)
 	rdma := &abi.RDMAWR{RemoteAddr: 0x1122334455667788, RKey: 0x99aabbcc}
+	atomic := &abi.AtomicWR{RemoteAddr: 0x1122334455667788, CompareAdd: 1 << 60, Swap: 0xfedcba9876543210, RKey: 0x99aabbcc}
 	junk := junkUnion{}
 	sges := []abi.SGE{{Addr: 0xaaaa, Length: 10, LKey: 1}, {Addr: 0xbbbb, Length: 0xffffffff, LKey: 2}}
 	want := hostverbs.SendWR{
@@ -108,6 +116,14 @@ func TestOnlyWhatAnOperationUsesIsRead(t *testing.T) {
 		}},
 		{abi.WRRDMARead, rdma, func(w *hostverbs.SendWR) {
 			w.Opcode, w.RemoteAddr, w.RKey = hostverbs.OpRDMARead, rdma.RemoteAddr, rdma.RKey
+		}},
+		{abi.WRAtomicCmpAndSwp, atomic, func(w *hostverbs.SendWR) {
+			w.Opcode, w.RemoteAddr, w.RKey = hostverbs.OpAtomicCmpAndSwp, atomic.RemoteAddr, atomic.RKey
+			w.CompareAdd, w.Swap = atomic.CompareAdd, atomic.Swap
+		}},
+		{abi.WRAtomicFetchAndAdd, atomic, func(w *hostverbs.SendWR) { // which has one operand
+			w.Opcode, w.RemoteAddr, w.RKey = hostverbs.OpAtomicFetchAndAdd, atomic.RemoteAddr, atomic.RKey
+			w.CompareAdd = atomic.CompareAdd
 		}},
 	} {
 		w := want
@@ -140,6 +156,10 @@ func TestNothingOfAnEarlierRequestIsInALaterOne(t *testing.T) {
 	ud.AV.DGID, ud.AV.HopLimit = abi.GID{15: 1}, 3
 	qp1.send(sendWQE(abi.SendWQEHdr{Opcode: abi.WRSend}, ud), 0)
 	kernel.send(sendWQE(abi.SendWQEHdr{Opcode: abi.WRRDMAWrite}, &abi.RDMAWR{RemoteAddr: 5, RKey: 6}), 0)
+	kernel.send(sendWQE(abi.SendWQEHdr{Opcode: abi.WRAtomicCmpAndSwp}, &abi.AtomicWR{CompareAdd: 7, Swap: 8}), 0)
+	kernel.send(sendWQE(abi.SendWQEHdr{Opcode: abi.WRFastRegMR}, &abi.FastRegWR{
+		PLPDirDMA: 9, PageShift: fastRegPageShift, PageListLen: 10, Length: 11, AccessFlags: 1,
+	}), 0)
 	got := kernel.send(sendWQE(abi.SendWQEHdr{Opcode: abi.WRSend}, nil), 0)
 	if diff := cmp.Diff(hostverbs.SendWR{Opcode: hostverbs.OpSend}, got); diff != "" {
 		t.Errorf("a plain send (-want +got):\n%s", diff)

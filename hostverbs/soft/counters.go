@@ -12,12 +12,14 @@ import (
 // Counters is what an engine has done since it began.
 type Counters struct {
 	// Messages and their bytes that arrived, by operation.
-	Sends, Writes, Reads             uint64
-	SendBytes, WriteBytes, ReadBytes uint64
+	Sends, Writes, Reads, Atomics                 uint64
+	SendBytes, WriteBytes, ReadBytes, AtomicBytes uint64
 	// Completions counts completions delivered to devices, by status.
 	Completions [statuses]uint64
 	// RNRNAKs counts messages that found no receive and were tried again, Retries those that found no peer.
 	RNRNAKs, Retries uint64
+	// Registrations counts fast registrations, Invalidations the regions that requests and messages have freed.
+	Registrations, Invalidations uint64
 	// DroppedMADs counts management datagrams that went nowhere.
 	DroppedMADs uint64
 	// MemoryFaults counts copies that ended because a guest's memory was taken away under them.
@@ -35,6 +37,10 @@ const (
 	cntWriteBytes
 	cntReads
 	cntReadBytes
+	cntAtomics
+	cntAtomicBytes
+	cntRegistrations
+	cntInvalidations
 	cntRNRNAKs
 	cntRetries
 	cntDroppedMADs
@@ -70,6 +76,8 @@ func (c *counts) message(o hostverbs.WROpcode, n uint64) {
 		i = cntWrites
 	case hostverbs.OpRDMARead:
 		i = cntReads
+	case hostverbs.OpAtomicCmpAndSwp, hostverbs.OpAtomicFetchAndAdd:
+		i = cntAtomics
 	}
 	c.live[i]++
 	c.live[i+1] += n
@@ -114,6 +122,8 @@ func (e *Engine) Counters() Counters {
 		Sends: at(cntSends), SendBytes: at(cntSendBytes),
 		Writes: at(cntWrites), WriteBytes: at(cntWriteBytes),
 		Reads: at(cntReads), ReadBytes: at(cntReadBytes),
+		Atomics: at(cntAtomics), AtomicBytes: at(cntAtomicBytes),
+		Registrations: at(cntRegistrations), Invalidations: at(cntInvalidations),
 		RNRNAKs: at(cntRNRNAKs), Retries: at(cntRetries),
 		DroppedMADs: at(cntDroppedMADs), MemoryFaults: at(cntMemoryFaults),
 	}

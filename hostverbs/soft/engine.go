@@ -71,8 +71,7 @@ func New(obs Observer) *Engine {
 // Name returns "soft".
 func (e *Engine) Name() string { return "soft" }
 
-// QueryDevice returns what the engine can do. What is zero is absent: shared receive queues, atomics, fast
-// registration and invalidation.
+// QueryDevice returns what the engine can do. What is zero is absent: shared receive queues.
 func (e *Engine) QueryDevice() hostverbs.DeviceAttr {
 	return hostverbs.DeviceAttr{
 		FWVer:           1 << 32,
@@ -90,6 +89,10 @@ func (e *Engine) QueryDevice() hostverbs.DeviceAttr {
 		MaxQPInitRdAtom: maxRdAtom,
 		MaxPKeys:        1,
 		LocalCAAckDelay: ackDelay,
+
+		AtomicCmpSwap: true, AtomicFetchAdd: true,
+		LocalInvalidate: true, RemoteInvalidate: true, FastRegistration: true,
+		MaxFastRegPageLen: maxFastRegPages,
 	}
 }
 

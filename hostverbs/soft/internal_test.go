@@ -66,7 +66,7 @@ func TestAKeyMatchesNothingUntilItsSlotWasUsedOften(t *testing.T) {
 	const limit = 4
 	seen := map[uint32]int{}
 	for i := range keyGenMask {
-		key, grown, err := tab.reserve(limit)
+		key, grown, err := tab.reserve(limit, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +77,7 @@ func TestAKeyMatchesNothingUntilItsSlotWasUsedOften(t *testing.T) {
 			t.Fatalf("key %#x of registration %d was there at %d", key, i, before)
 		}
 		seen[key] = i
-		m := &mr{key: key}
+		m := &mr{id: key, key: key}
 		tab.set(m)
 		if tab.find(key) != m || tab.find(key^1) != nil || tab.find(key^1<<keyGenBits) != nil {
 			t.Fatalf("key %#x finds the wrong region", key)
@@ -94,18 +94,18 @@ func TestTheKeyTableGrowsToItsLimit(t *testing.T) {
 	var tab keyTable
 	all := map[uint32]*mr{}
 	for range maxMR {
-		key, grown, err := tab.reserve(maxMR)
+		key, grown, err := tab.reserve(maxMR, false)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if grown != nil {
 			tab.slots = grown
 		}
-		m := &mr{key: key}
+		m := &mr{id: key, key: key}
 		tab.set(m)
 		all[key] = m
 	}
-	if _, _, err := tab.reserve(maxMR); !errors.Is(err, unix.ENOMEM) {
+	if _, _, err := tab.reserve(maxMR, false); !errors.Is(err, unix.ENOMEM) {
 		t.Errorf("one too many: %v, want ENOMEM", err)
 	}
 	if len(all) != maxMR {

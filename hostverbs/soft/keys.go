@@ -9,12 +9,15 @@ import (
 )
 
 // A key is a slot number in the upper 17 bits and the slot's generation in the lower 15, so that a key that was
-// deregistered matches nothing until its slot has been used 32,767 times more. The low byte is part of the generation:
-// fast registration, once it exists, can give it to the guest and tell regions apart by the other 24 bits.
+// deregistered matches nothing until its slot has been used 32,767 times more. The low byte is part of the generation, but
+// of a region for fast registration the guest chooses it anew with each registration (ib_update_fast_reg_key in
+// include/rdma/ib_verbs.h): such a region takes all 256 generations with the same upper bits. These are never 0, so that
+// no key is.
 const (
 	keySlotBits = 17
 	keyGenBits  = 32 - keySlotBits
 	keyGenMask  = 1<<keyGenBits - 1
+	keyByteMask = 1<<8 - 1
 )
 
 // keyTable finds memory regions by key. There is one for each guest.
@@ -30,7 +33,7 @@ type keyTable struct {
 }
 
 // reserve returns a key for a new region, and a longer slot list if the table has to grow.
-func (t *keyTable) reserve(limit int) (key uint32, grown []*mr, err error) {
+func (t *keyTable) reserve(limit int, fast bool) (key uint32, grown []*mr, err error) {
 	if t.used >= limit {
 		return 0, nil, fmt.Errorf("%d memory regions, the limit: %w", t.used, unix.ENOMEM)
 	}
@@ -47,9 +50,22 @@ func (t *keyTable) reserve(limit int) (key uint32, grown []*mr, err error) {
 	slot := t.free[0]
 	t.free = t.free[1:]
 	t.used++
-	gen := t.gens[slot]%keyGenMask + 1 // 1 to 32,767: no key is 0
-	t.gens[slot] = gen
-	return slot<<keyGenBits | uint32(gen), grown, nil
+	use, last := nextGen(t.gens[slot], fast)
+	t.gens[slot] = last
+	return slot<<keyGenBits | uint32(use), grown, nil
+}
+
+// nextGen returns the generation that follows the last one of a slot, and the last one that is used with it.
+func nextGen(gen uint16, fast bool) (use, last uint16) {
+	if !fast {
+		gen = gen%keyGenMask + 1 // 1 to 32,767: no key is 0
+		return gen, gen
+	}
+	use = (gen | keyByteMask) + 1
+	if use > keyGenMask {
+		use = keyByteMask + 1
+	}
+	return use, use | keyByteMask
 }
 
 // release gives the slot of a key back.
@@ -59,10 +75,10 @@ func (t *keyTable) release(key uint32) {
 }
 
 // set makes the region findable. Owner's thread.
-func (t *keyTable) set(m *mr) { t.slots[m.key>>keyGenBits] = m }
+func (t *keyTable) set(m *mr) { t.slots[m.id>>keyGenBits] = m }
 
 // unset makes it unfindable. Owner's thread.
-func (t *keyTable) unset(m *mr) { t.slots[m.key>>keyGenBits] = nil }
+func (t *keyTable) unset(m *mr) { t.slots[m.id>>keyGenBits] = nil }
 
 // find returns the region with a key, or nil. Owner's thread.
 func (t *keyTable) find(key uint32) *mr {

@@ -14,6 +14,7 @@ type message struct {
 	// Where it comes from and goes to. from, which a wire would tell by the source GID, is for comparing only.
 	typ             hostverbs.QPType
 	sl              uint8
+	mtu             hostverbs.MTU
 	srcQPN, destQPN uint32
 	dgid            hostverbs.GID
 	from            *context
@@ -26,6 +27,8 @@ type message struct {
 	psn, packets uint32
 	remoteAddr   uint64
 	total        uint64
+	// compareAdd and swap are the operands of an atomic operation.
+	compareAdd, swap uint64
 
 	// near is where the bytes that have not moved yet lie at the requester: as found in this step, since a region may be
 	// gone in the next.
@@ -40,9 +43,11 @@ type message struct {
 	toEpoch, gidEpoch uint32
 
 	// The answer. status is the requester's completion of a replyNAK, rnrTimer the responder's min_rnr_timer of a replyRNR.
+	// was is what an atomic operation has found.
 	reply    reply
 	status   hostverbs.WCStatus
 	rnrTimer uint8
+	was      uint64
 }
 
 // reply is what a responder answers.
@@ -62,6 +67,7 @@ const (
 // address writes what all messages of a connection have in common.
 func (m *message) address(q *qp) {
 	m.typ, m.from, m.srcQPN = q.typ, q.ctx, q.num
+	m.mtu = q.attr.PathMTU
 	m.sl, m.dgid, m.destQPN = q.attr.AHAttr.SL, q.attr.AHAttr.DGID, q.attr.DestQPNum
 	m.to = nil
 }
@@ -71,6 +77,7 @@ func (m *message) ask(wr *hostverbs.SendWR, psn uint32) {
 	m.op = wr.Opcode
 	m.solicited = wr.Flags&hostverbs.SendSolicited != 0
 	m.imm, m.rkey, m.remoteAddr = wr.Imm, wr.RKey, wr.RemoteAddr
+	m.compareAdd, m.swap = wr.CompareAdd, wr.Swap
 	m.psn = psn
 	m.moved, m.total, m.admittedBy = 0, 0, 0
 }

@@ -12,20 +12,25 @@ import (
 	"github.com/pvrdmad/pvrdmad/hostverbs"
 )
 
-// mr is a memory region. Its fields never change while it can be found.
+// mr is a memory region. Its fields never change while it can be found, but for those that a fast registration gives it:
+// they belong to the owner's thread.
 type mr struct {
-	ctx    *context
-	pd     *pd
-	mem    guestmem.Memory
-	key    uint32
-	access hostverbs.AccessFlags
-	dma    bool
+	ctx *context
+	pd  *pd
+	// id is the key that the region was given, key the one that it has: they differ in the low byte, or key is 0 while a
+	// region for fast registration is free.
+	id, key uint32
+	mem     guestmem.Memory
+	access  hostverbs.AccessFlags
+	dma     bool
+	// fast is what a region for fast registration has besides, nil for all others.
+	fast *fastMR
 	// dead belongs to control calls.
 	dead                  bool
 	start, length, offset uint64
 }
 
-// RegMR registers memory. Remote write access needs local write access, as everywhere.
+// RegMR registers memory.
 func (c *context) RegMR(p hostverbs.PD, attr hostverbs.MRAttr) (hostverbs.MR, error) {
 	d, err := c.ownPD(p)
 	if err != nil {
@@ -34,15 +39,29 @@ func (c *context) RegMR(p hostverbs.PD, attr hostverbs.MRAttr) (hostverbs.MR, er
 	if err := checkMR(&attr); err != nil {
 		return nil, c.errf("register memory %#x+%#x: %w", attr.Start, attr.Length, err)
 	}
-	key, grown, err := c.keys.reserve(c.limits.MaxMR)
-	if err != nil {
-		return nil, c.errf("register memory: %w", err)
-	}
 	m := &mr{
-		ctx: c, pd: d, mem: attr.Memory, key: key, access: attr.Access, dma: attr.DMA,
+		ctx: c, pd: d, mem: attr.Memory, access: attr.Access, dma: attr.DMA,
 		start: attr.Start, length: attr.Length, offset: attr.Offset,
 	}
-	d.users++
+	if err := c.addMR(m); err != nil {
+		return nil, c.errf("register memory: %w", err)
+	}
+	return m, nil
+}
+
+// addMR gives a region its key, and makes it findable.
+func (c *context) addMR(m *mr) error {
+	key, grown, err := c.keys.reserve(c.limits.MaxMR, m.fast != nil)
+	if err != nil {
+		return err
+	}
+	m.id = key
+	if m.fast == nil {
+		m.key = key
+	} else {
+		m.fast.last = key
+	}
+	m.pd.users++
 	c.mrs[m] = struct{}{}
 	c.pl.owner.Do(func() {
 		if grown != nil {
@@ -50,7 +69,13 @@ func (c *context) RegMR(p hostverbs.PD, attr hostverbs.MRAttr) (hostverbs.MR, er
 		}
 		c.keys.set(m)
 	})
-	return m, nil
+	return nil
+}
+
+// coherent says whether rights go together: who may write from afar needs local write access, as everywhere.
+func coherent(a hostverbs.AccessFlags) bool {
+	const writable = hostverbs.AccessRemoteWrite | hostverbs.AccessRemoteAtomic
+	return a&writable == 0 || a&hostverbs.AccessLocalWrite != 0
 }
 
 // checkMR looks at what a registration asks for.
@@ -58,8 +83,7 @@ func checkMR(a *hostverbs.MRAttr) error {
 	if a.Memory == nil {
 		return fmt.Errorf("no memory: %w", unix.EINVAL)
 	}
-	const writable = hostverbs.AccessRemoteWrite | hostverbs.AccessRemoteAtomic
-	if a.Access&writable != 0 && a.Access&hostverbs.AccessLocalWrite == 0 {
+	if !coherent(a.Access) {
 		return fmt.Errorf("access %s needs LOCAL_WRITE: %w", a.Access, unix.EINVAL)
 	}
 	if a.DMA {
@@ -81,14 +105,14 @@ func checkMR(a *hostverbs.MRAttr) error {
 }
 
 // LKey returns the local key.
-func (m *mr) LKey() uint32 { return m.key }
+func (m *mr) LKey() uint32 { return m.id }
 
 // RKey returns the remote key: the local one, or for a DMA region 0, which no region ever has.
 func (m *mr) RKey() uint32 {
 	if m.dma {
 		return 0
 	}
-	return m.key
+	return m.id
 }
 
 // Dereg removes the region. A message under way that still needs it fails.
@@ -98,7 +122,7 @@ func (m *mr) Dereg() error {
 	}
 	m.dead = true
 	m.ctx.pl.owner.Do(func() { m.ctx.keys.unset(m) })
-	m.ctx.keys.release(m.key)
+	m.ctx.keys.release(m.id)
 	m.pd.users--
 	delete(m.ctx.mrs, m)
 	return nil

@@ -38,7 +38,9 @@ type poller struct {
 	// only one for long.
 	now, crowdedUntil int64
 	sender            *context
-	count             counts
+	// word is what an atomic operation has found, on its way to a requester.
+	word  [atomicBytes]byte
+	count counts
 }
 
 func newPoller(e *Engine, o hostverbs.Owner) *poller {

@@ -91,7 +91,11 @@ func (q *qp) received(m *message) bool {
 	if m.op == hostverbs.OpRDMAWriteWithImm {
 		wc.Opcode = hostverbs.WCOpRecvRDMAWithImm
 	}
-	if m.op != hostverbs.OpSend {
+	switch m.op {
+	case hostverbs.OpSend:
+	case hostverbs.OpSendWithInv:
+		wc.Flags, wc.Imm = hostverbs.WCWithInvalidate, m.imm
+	default:
 		wc.Flags, wc.Imm = hostverbs.WCWithImm, m.imm
 	}
 	return q.deliverRecv()

@@ -2,20 +2,18 @@
 
 package soft
 
-import "github.com/pvrdmad/pvrdmad/hostverbs"
+import (
+	"math"
+
+	"github.com/pvrdmad/pvrdmad/hostverbs"
+)
 
 // checkRequest looks at everything that the requester can judge alone, measures the message and finds its memory.
 func (q *qp) checkRequest(wr *hostverbs.SendWR) hostverbs.WCStatus {
 	if wr.Status != hostverbs.WCSuccess {
 		return wr.Status
 	}
-	switch wr.Opcode {
-	case hostverbs.OpSend, hostverbs.OpSendWithImm, hostverbs.OpRDMAWrite, hostverbs.OpRDMAWriteWithImm:
-	case hostverbs.OpRDMARead:
-		if q.attr.MaxRdAtomic == 0 {
-			return hostverbs.WCLocQPOpErr
-		}
-	default:
+	if !q.offers(wr.Opcode) {
 		return hostverbs.WCLocQPOpErr
 	}
 	if int(wr.NumSGE) > len(wr.SGE) || uint32(wr.NumSGE) > q.attr.Cap.MaxSendSGE {
@@ -25,23 +23,45 @@ func (q *qp) checkRequest(wr *hostverbs.SendWR) hostverbs.WCStatus {
 	if total > hostverbs.MaxMsgSize {
 		return hostverbs.WCLocLenErr
 	}
+	if isAtomic(wr.Opcode) {
+		if total < atomicBytes {
+			return hostverbs.WCLocLenErr
+		}
+		total = atomicBytes
+	}
 	q.sq.msg.total = total
 	q.sq.msg.packets = packets(total, q.attr.PathMTU)
 	return q.gather(wr)
 }
 
-// gather finds the memory of the bytes that have not moved yet. An entry without length names no memory, whatever its key.
+// offers says whether the queue pair can ask its peer for an operation.
+func (q *qp) offers(o hostverbs.WROpcode) bool {
+	switch o {
+	case hostverbs.OpSend, hostverbs.OpSendWithImm, hostverbs.OpSendWithInv, hostverbs.OpRDMAWrite, hostverbs.OpRDMAWriteWithImm:
+		return true
+	case hostverbs.OpRDMARead, hostverbs.OpAtomicCmpAndSwp, hostverbs.OpAtomicFetchAndAdd:
+		return q.attr.MaxRdAtomic > 0
+	}
+	return false
+}
+
+// gather finds the memory of the bytes that have not moved yet. An entry without length names no memory, whatever its key,
+// nor does what lies behind the one word that an atomic operation returns.
 func (q *qp) gather(wr *hostverbs.SendWR) hostverbs.WCStatus {
 	m := &q.sq.msg
 	m.near.clear()
-	need, skip := localAccess(wr.Opcode), m.moved
+	need, skip, left := localAccess(wr.Opcode), m.moved, uint64(math.MaxUint64)
+	if isAtomic(wr.Opcode) {
+		left = atomicBytes
+	}
 	for i := range wr.SGE[:wr.NumSGE] {
 		s := &wr.SGE[i]
-		n := uint64(s.Length)
+		n := min(uint64(s.Length), left)
 		if n <= skip {
 			skip -= n
 			continue
 		}
+		left -= n
 		at, status := q.ctx.keys.local(s.LKey, q.pd, s.Addr+skip, n-skip, need)
 		if status != hostverbs.WCSuccess {
 			return status
@@ -54,7 +74,7 @@ func (q *qp) gather(wr *hostverbs.SendWR) hostverbs.WCStatus {
 
 // localAccess is the right that an operation needs to the requester's own memory.
 func localAccess(o hostverbs.WROpcode) hostverbs.AccessFlags {
-	if o == hostverbs.OpRDMARead {
+	if returns(o) {
 		return hostverbs.AccessLocalWrite
 	}
 	return 0
@@ -71,10 +91,10 @@ func packets(n uint64, mtu hostverbs.MTU) uint32 {
 
 // consumesReceive says whether the peer needs a posted receive.
 func consumesReceive(o hostverbs.WROpcode) bool {
-	return o == hostverbs.OpSend || o == hostverbs.OpSendWithImm || o == hostverbs.OpRDMAWriteWithImm
+	return isSend(o) || o == hostverbs.OpRDMAWriteWithImm
 }
 
 // isSend says whether the bytes go to the buffers of a receive.
 func isSend(o hostverbs.WROpcode) bool {
-	return o == hostverbs.OpSend || o == hostverbs.OpSendWithImm
+	return o == hostverbs.OpSend || o == hostverbs.OpSendWithImm || o == hostverbs.OpSendWithInv
 }

@@ -22,7 +22,7 @@ func (q *qp) serve(m *message, b *budget) {
 		m.admittedBy = q.incarnation
 	}
 	m.reply = replyACK
-	if status := q.move(m, &far, b); status != hostverbs.WCSuccess {
+	if status := q.carry(m, &far, b); status != hostverbs.WCSuccess {
 		m.reply, m.status = replyNAK, status
 		return
 	}
@@ -31,9 +31,21 @@ func (q *qp) serve(m *message, b *budget) {
 	}
 	q.attr.RQPSN = hostverbs.MaskPSN(q.attr.RQPSN + m.packets)
 	q.pl.count.message(m.op, m.total)
+	if m.op == hostverbs.OpSendWithInv && !q.free(m.imm) {
+		m.reply, m.status = q.failReceive(hostverbs.WCLocAccessErr, hostverbs.WCRemAccessErr)
+		return
+	}
 	if consumesReceive(m.op) && !q.received(m) {
 		m.reply, m.status = replyNAK, hostverbs.WCRemOpErr
 	}
+}
+
+// carry does what the message asks for, or as much of it as the visit allows.
+func (q *qp) carry(m *message, far *target, b *budget) hostverbs.WCStatus {
+	if isAtomic(m.op) {
+		return q.change(m, far.at, b)
+	}
+	return q.move(m, far, b)
 }
 
 // admit decides whether a message may come in, and finds its place. What it refuses for a reason of the message moves the
@@ -46,7 +58,7 @@ func (q *qp) admit(m *message, far *target) (reply, hostverbs.WCStatus) {
 			return replyNone, hostverbs.WCSuccess
 		}
 	}
-	if !q.allows(m.op) {
+	if !q.allows(m.op) || !q.wellFormed(m) {
 		return q.nak(hostverbs.EventQPReqErr, hostverbs.WCRemInvReqErr)
 	}
 	if !isSend(m.op) && m.total > 0 {
@@ -69,14 +81,29 @@ func (q *qp) allows(o hostverbs.WROpcode) bool {
 		return q.attr.QPAccessFlags&hostverbs.AccessRemoteWrite != 0
 	case hostverbs.OpRDMARead:
 		return q.attr.QPAccessFlags&hostverbs.AccessRemoteRead != 0 && q.attr.MaxDestRdAtomic > 0
+	case hostverbs.OpAtomicCmpAndSwp, hostverbs.OpAtomicFetchAndAdd:
+		return q.attr.QPAccessFlags&hostverbs.AccessRemoteAtomic != 0 && q.attr.MaxDestRdAtomic > 0
 	}
 	return true
 }
 
+// wellFormed says whether the packets of a message are what the queue pair expects. The word of an atomic operation lies at
+// a multiple of its size. With another path MTU at the requester a message of several packets is cut in other places than
+// here, which every responder refuses; one packet may be as long as the smaller of the two.
+func (q *qp) wellFormed(m *message) bool {
+	if isAtomic(m.op) {
+		return m.remoteAddr%atomicBytes == 0
+	}
+	return m.mtu == q.attr.PathMTU || m.total <= uint64(min(m.mtu, q.attr.PathMTU).Bytes())
+}
+
 // remoteAccess is the right that an operation needs to a region.
 func remoteAccess(o hostverbs.WROpcode) hostverbs.AccessFlags {
-	if o == hostverbs.OpRDMARead {
+	switch o {
+	case hostverbs.OpRDMARead:
 		return hostverbs.AccessRemoteRead
+	case hostverbs.OpAtomicCmpAndSwp, hostverbs.OpAtomicFetchAndAdd:
+		return hostverbs.AccessRemoteAtomic
 	}
 	return hostverbs.AccessRemoteWrite
 }

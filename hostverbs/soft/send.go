@@ -89,6 +89,10 @@ func (q *qp) accept(wr *hostverbs.SendWR, b *budget) bool {
 			return true
 		}
 		q.sq.start(wr, &q.attr)
+		if isLocal(wr.Opcode) {
+			q.finish(wr, q.doLocal(wr, b))
+			return true
+		}
 		if q.step(wr, b) && !q.dead {
 			q.sq.wr = *wr
 			q.sq.busy = true
@@ -157,7 +161,11 @@ func (q *qp) answered(wr *hostverbs.SendWR) (under bool) {
 		return true
 	}
 	q.attr.SQPSN = hostverbs.MaskPSN(q.attr.SQPSN + m.packets)
-	q.finish(wr, hostverbs.WCSuccess)
+	status := hostverbs.WCSuccess
+	if isAtomic(wr.Opcode) {
+		status = q.keep(wr)
+	}
+	q.finish(wr, status)
 	return false
 }
 
@@ -179,7 +187,7 @@ func (q *qp) completeSend(wr *hostverbs.SendWR, status hostverbs.WCStatus) {
 		return
 	}
 	q.wc = hostverbs.WC{WRID: wr.WRID, Status: status, Opcode: sendOpcode(wr.Opcode)}
-	if status == hostverbs.WCSuccess && wr.Opcode == hostverbs.OpRDMARead {
+	if status == hostverbs.WCSuccess && returns(wr.Opcode) {
 		q.wc.ByteLen = uint32(q.sq.msg.total)
 	}
 	q.pl.count.completion(status)
@@ -187,6 +195,9 @@ func (q *qp) completeSend(wr *hostverbs.SendWR, status hostverbs.WCStatus) {
 		q.drop()
 	}
 }
+
+// returns says whether an operation has bytes for the requester.
+func returns(o hostverbs.WROpcode) bool { return o == hostverbs.OpRDMARead || isAtomic(o) }
 
 // sendOpcode is the completion's operation for a request's.
 func sendOpcode(o hostverbs.WROpcode) hostverbs.WCOpcode {

@@ -153,7 +153,13 @@ func (g *guest) newEnd(typ hostverbs.QPType, sigAll bool) *end {
 // create creates a queue pair with completion queues of its own.
 func (g *guest) create(init *hostverbs.QPInitAttr) *end {
 	g.w.t.Helper()
-	e := &end{g: g, typ: init.Type, pd: g.pd, dev: &device{clock: g.w.env.Clock, owner: g.w.owner}}
+	return g.createIn(g.pd, init)
+}
+
+// createIn is create in another protection domain.
+func (g *guest) createIn(pd hostverbs.PD, init *hostverbs.QPInitAttr) *end {
+	g.w.t.Helper()
+	e := &end{g: g, typ: init.Type, pd: pd, dev: &device{clock: g.w.env.Clock, owner: g.w.owner}}
 	var err error
 	if e.scq, err = g.ctx.CreateCQ(512); err != nil {
 		g.w.t.Fatalf("create CQ: %v", err)
@@ -293,7 +299,9 @@ func valid(wc hostverbs.WC) hostverbs.WC {
 	if wc.Status != hostverbs.WCSuccess {
 		return hostverbs.WC{WRID: wc.WRID, Status: wc.Status}
 	}
-	if wc.Opcode != hostverbs.WCOpRDMARead && wc.Opcode != hostverbs.WCOpRecv && wc.Opcode != hostverbs.WCOpRecvRDMAWithImm {
+	switch wc.Opcode {
+	case hostverbs.WCOpRDMARead, hostverbs.WCOpCompSwap, hostverbs.WCOpFetchAdd, hostverbs.WCOpRecv, hostverbs.WCOpRecvRDMAWithImm:
+	default:
 		wc.ByteLen = 0
 	}
 	wc.SL, wc.PKeyIndex = 0, 0

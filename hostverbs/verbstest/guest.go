@@ -17,7 +17,7 @@ const (
 	ramBase  = 0x4000_0000
 	ramBytes = 4 << 20
 	// everything are all rights to a region or through a queue pair.
-	everything = hostverbs.AccessLocalWrite | hostverbs.AccessRemoteWrite | hostverbs.AccessRemoteRead
+	everything = hostverbs.AccessLocalWrite | hostverbs.AccessRemoteWrite | hostverbs.AccessRemoteRead | hostverbs.AccessRemoteAtomic
 )
 
 // guest is a guest with memory and an open context.

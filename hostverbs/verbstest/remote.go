@@ -33,10 +33,7 @@ func (g *guest) badKeys(op hostverbs.WROpcode) []badKey {
 	const n = 1000
 	r := g.buffer(n)
 	foreign := g.register(n, shape{pd: g.otherPD(), access: everything, start: 0x1000})
-	without := g.register(n, shape{access: hostverbs.AccessLocalWrite | hostverbs.AccessRemoteWrite, start: 0x2000})
-	if op != hostverbs.OpRDMARead {
-		without = g.register(n, shape{access: hostverbs.AccessLocalWrite | hostverbs.AccessRemoteRead, start: 0x2000})
-	}
+	without := g.register(n, shape{access: everything &^ rightTo(op), start: 0x2000})
 	top := g.register(page, shape{access: everything, start: 1<<64 - 2*page})
 	return []badKey{
 		{"key 0", r.start, 0, 8},
@@ -53,6 +50,17 @@ func (g *guest) badKeys(op hostverbs.WROpcode) []badKey {
 		{"around the end of the address space", top.start + page - 8, top.mr.RKey(), 2 * page},
 		{"highest address", ^uint64(0), r.mr.RKey(), 8},
 	}
+}
+
+// rightTo is the right that an operation needs to a region of the responder.
+func rightTo(op hostverbs.WROpcode) hostverbs.AccessFlags {
+	switch op {
+	case hostverbs.OpRDMARead:
+		return hostverbs.AccessRemoteRead
+	case hostverbs.OpAtomicCmpAndSwp, hostverbs.OpAtomicFetchAndAdd:
+		return hostverbs.AccessRemoteAtomic
+	}
+	return hostverbs.AccessRemoteWrite
 }
 
 func remoteKeys(t testing.TB, env Env) {

@@ -88,6 +88,8 @@ func TestDataPathCountersAreReadWhenScraped(t *testing.T) {
 		`pvrdma_objects{guest="vm1",type="mr"} 23`, `pvrdma_objects{guest="vm1",type="cq"} 24`,
 		`pvrdma_objects{guest="vm1",type="qp"} 25`,
 		`pvrdma_engine_messages_total{operation="read"} 3`, `pvrdma_engine_message_bytes_total{operation="write"} 5`,
+		`pvrdma_engine_messages_total{operation="atomic"} 12`, `pvrdma_engine_message_bytes_total{operation="atomic"} 13`,
+		`pvrdma_engine_registrations_total 14`, `pvrdma_engine_invalidations_total 15`,
 		`pvrdma_engine_rnr_naks_total 7`, `pvrdma_engine_retries_total 8`, `pvrdma_engine_dropped_mads_total 9`,
 		`pvrdma_engine_memory_faults_total 10`, `pvrdma_engine_completions_total{status="RETRY_EXC_ERR"} 0`,
 		`pvrdma_guest_info{device_version="20",doorbells="poll",engine="soft",guest="vm1",roce="2"} 1`,

@@ -27,7 +27,8 @@ type metrics struct {
 	workRequests, completions, doorbells, notifications, windowsDenied *prometheus.Desc
 	engineMessages, engineBytes, engineCompletions                     *prometheus.Desc
 	engineRNRNAKs, engineRetries, engineDroppedMADs                    *prometheus.Desc
-	engineMemoryFaults, objects                                        *prometheus.Desc
+	engineMemoryFaults, engineRegistrations, engineInvalidations       *prometheus.Desc
+	objects                                                            *prometheus.Desc
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -91,6 +92,8 @@ func (m *metrics) describeEngine() {
 	m.engineBytes = desc("engine_message_bytes_total", "Payload that arrived, by operation.", "operation")
 	m.engineCompletions = desc("engine_completions_total", "Completions delivered to devices, by status.", "status")
 	m.engineRNRNAKs = desc("engine_rnr_naks_total", "Messages that found no receive request and were tried again.")
+	m.engineRegistrations = desc("engine_registrations_total", "Memory regions that a work request has given memory.")
+	m.engineInvalidations = desc("engine_invalidations_total", "Memory regions that a work request or a message has freed.")
 	m.engineRetries = desc("engine_retries_total", "Messages that found no peer and were tried again.")
 	m.engineDroppedMADs = desc("engine_dropped_mads_total", "Management datagrams that reached nobody.")
 	m.engineMemoryFaults = desc("engine_memory_faults_total",

@@ -94,6 +94,10 @@ func (c stubContext) RegMR(hostverbs.PD, hostverbs.MRAttr) (hostverbs.MR, error)
 	return stubObject(c), c.e.enter("RegMR")
 }
 
+func (c stubContext) AllocMR(hostverbs.PD, int, hostverbs.PageSource) (hostverbs.MR, error) {
+	return stubObject(c), c.e.enter("AllocMR")
+}
+
 func (c stubContext) CreateCQ(int) (hostverbs.CQ, error) { return stubObject(c), c.e.enter("CreateCQ") }
 
 func (c stubContext) CreateQP(_ hostverbs.PD, _ *hostverbs.QPInitAttr, h hostverbs.QPHandler) (hostverbs.QP, error) {

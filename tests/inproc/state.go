@@ -33,6 +33,8 @@ var passing = map[string]string{
 	"pvrdma.Device.sends":       "scratch of the worker",
 	"pvrdma.Device.wrong":       "scratch of the worker",
 	"pvrdma.Device.wqe":         "scratch of the worker",
+	"pvrdma.Device.pageTable":   "scratch of the worker",
+	"pvrdma.Device.pageList":    "scratch of the worker",
 	"pvrdma.trappedDoorbells.*": "a queue that is empty once the worker has made a pass; its two slices change places",
 	"pvrdma.Worker.idle":        "how long the worker sleeps",
 	"pvrdma.Worker.tasks":       "the look itself is a task",

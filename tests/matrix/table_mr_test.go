@@ -16,6 +16,15 @@ func allMemory(b *board, v layout.View) {
 		Set("pdir_dma", 0).Set("nchunks", 0).Set("access_flags", 1)
 }
 
+// fastRegPages is PVRDMA_MAX_FAST_REG_PAGES.
+const fastRegPages = 128
+
+// forFastRegistration makes a registration that of a region for fast registration: what alloc_mr asks for.
+func forFastRegistration(b *board, v layout.View) {
+	v.Set("flags", uint64(b.Const("PVRDMA_MR_FLAG_FRMR"))).Set("pd_handle", uint64(b.kpd)).Set("start", 0).Set("length", 0).
+		Set("pdir_dma", 0).Set("nchunks", fastRegPages).Set("access_flags", 0)
+}
+
 // Access flags, enum pvrdma_access_flags; those from hugetlb on are the RDMA core's.
 const (
 	localWrite = 1 << iota
@@ -53,13 +62,15 @@ func createMR() command {
 				ignored("flags of what this device cannot do at all, or optional ones: reg_user_mr passes them unmasked",
 					flags(mwBind), flags(onDemand), flags(hugetlb), flags(relaxedOrdering), flags(0x300), flags(1<<31))),
 			"flags": join(
-				refused(unix.EPERM, 1),
-				refused(unix.EOPNOTSUPP, 2),
+				refused(unix.EPERM, 1, 2),
 				refused(unix.EINVAL, 3, 4, 1<<31, max32),
-				with("of all memory", allMemory, taken(1))),
+				with("of all memory", allMemory, taken(1), refused(unix.EINVAL, 3)),
+				with("for fast registration", forFastRegistration, taken(2), refused(unix.EINVAL, 3))),
 			"nchunks": join(
 				refused(unix.EINVAL, 0, 1, mrPages-1, 1<<18+1, 0x100001, 1<<31, max32),
-				ignored("more pages than the bytes touch", mrPages+1, sparePages, 1<<18)),
+				ignored("more pages than the bytes touch", mrPages+1, sparePages, 1<<18),
+				with("for fast registration", forFastRegistration,
+					taken(1, fastRegPages-1, fastRegPages), refused(unix.EINVAL, 0, fastRegPages+1, 1<<18, 1<<31, max32))),
 		},
 	}
 }

@@ -224,16 +224,14 @@ func TestAMemoryRegionThatLiesIsRefused(t *testing.T) {
 		"all memory, for a program": {func(p *P) {
 			*p = P{PD: p.PD, Access: 1, Flags: dma}
 		}, unix.EPERM},
+		"for fast registration, for a program": {func(p *P) {
+			*p = P{PD: p.PD, Flags: r.g.Const("PVRDMA_MR_FLAG_FRMR"), Chunks: 16}
+		}, unix.EPERM},
 		"a flag of nothing": {func(p *P) { p.Flags = 1 << 30 }, unix.EINVAL},
 		"two pages for 4096 bytes off a page": {func(p *P) {
 			p.Start, p.Length, p.Chunks = p.Start+0x800, 4096, 2
 		}, 0},
 		"access bits of the future": {func(p *P) { p.Access |= 1<<20 | 1<<8 }, 0},
-	}
-	if r.g.Dev.Caps().Get32("bmme_flags") == 0 {
-		lies["fast registration"] = lie[P]{func(p *P) {
-			*p = P{PD: p.PD, Flags: r.g.Const("PVRDMA_MR_FLAG_FRMR"), Chunks: 16}
-		}, unix.EOPNOTSUPP}
 	}
 	addDirLies(r, lies, func(p *P, dir uint64) { p.PDir = dir })
 	testLies(r, r.mr, lies, func(p P) error {

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package soft
+
+import (
+	"math"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pvrdmad/pvrdmad/guestmem"
+	"github.com/pvrdmad/pvrdmad/hostverbs"
+)
+
+// maxFastRegPages bounds a region for fast registration: to fill one takes a few microseconds of the owner's thread.
+const maxFastRegPages = 128
+
+// fastRegPage is what a page of a fast registration counts as in a visit, in bytes.
+const fastRegPage = 256
+
+// fastMR is what a region for fast registration has besides.
+type fastMR struct {
+	src  hostverbs.PageSource
+	most uint32 // pages
+	// last is the key of the last registration: the one that may be invalidated. Owner's thread.
+	last uint32
+}
+
+// AllocMR allocates a region for fast registration.
+func (c *context) AllocMR(p hostverbs.PD, pages int, src hostverbs.PageSource) (hostverbs.MR, error) {
+	d, err := c.ownPD(p)
+	if err != nil {
+		return nil, c.errf("allocate a memory region: %w", err)
+	}
+	if src == nil || pages < 1 || pages > maxFastRegPages {
+		return nil, c.errf("allocate a memory region of %d pages (1 to %d allowed): %w", pages, maxFastRegPages, unix.EINVAL)
+	}
+	m := &mr{ctx: c, pd: d, fast: &fastMR{src: src, most: uint32(pages)}}
+	if err := c.addMR(m); err != nil {
+		return nil, c.errf("allocate a memory region: %w", err)
+	}
+	return m, nil
+}
+
+// fastRegion returns the domain's region for fast registration that a key means, whatever its low byte, or nil. Owner's
+// thread.
+func (t *keyTable) fastRegion(key uint32, d *pd) *mr {
+	i := key >> keyGenBits
+	if int(i) >= len(t.slots) {
+		return nil
+	}
+	m := t.slots[i]
+	if m == nil || m.fast == nil || m.pd != d || (m.id^key)&^keyByteMask != 0 {
+		return nil
+	}
+	return m
+}
+
+// register gives a free region the memory of a request.
+func (t *keyTable) register(wr *hostverbs.SendWR, d *pd) bool {
+	m := t.fastRegion(wr.RKey, d)
+	if m == nil || m.key != 0 || !m.fast.takes(wr) {
+		return false
+	}
+	mem, err := m.fast.src.PullPages(wr)
+	if err != nil {
+		return false
+	}
+	m.mem, m.access = mem, wr.Reg.Access
+	m.start, m.length, m.offset = wr.RemoteAddr, uint64(wr.Reg.Length), wr.RemoteAddr%guestmem.PageSize
+	m.key, m.fast.last = wr.RKey, wr.RKey
+	return true
+}
+
+// takes says whether a registration makes sense and fits.
+func (f *fastMR) takes(wr *hostverbs.SendWR) bool {
+	n := uint64(wr.Reg.Length)
+	return wr.Reg.Pages >= 1 && wr.Reg.Pages <= f.most && n >= 1 && coherent(wr.Reg.Access) &&
+		wr.RemoteAddr%guestmem.PageSize+n <= uint64(wr.Reg.Pages)*guestmem.PageSize && wr.RemoteAddr <= math.MaxUint64-n
+}
+
+// invalidate takes the memory away from the region that has a key, or had it last: twice is as good as once. It is false if
+// the key is none of the domain's that can be invalidated.
+func (t *keyTable) invalidate(key uint32, d *pd) bool {
+	m := t.fastRegion(key, d)
+	if m == nil || m.fast.last != key {
+		return false
+	}
+	if m.key != 0 {
+		m.key, m.mem = 0, nil
+		m.fast.src.DropPages()
+	}
+	return true
+}
+
+// isLocal says whether an operation is about the requester's own regions alone.
+func isLocal(o hostverbs.WROpcode) bool { return o == hostverbs.OpRegMR || o == hostverbs.OpLocalInv }
+
+// doLocal carries out such an operation. All requests before it are done, and none after it has begun.
+func (q *qp) doLocal(wr *hostverbs.SendWR, b *budget) hostverbs.WCStatus {
+	switch {
+	case wr.Status != hostverbs.WCSuccess:
+		return wr.Status
+	case wr.Opcode == hostverbs.OpLocalInv:
+		if q.free(wr.Imm) {
+			return hostverbs.WCSuccess
+		}
+	case q.ctx.keys.register(wr, q.pd):
+		b.moved(uint64(wr.Reg.Pages) * fastRegPage)
+		q.pl.count.add(cntRegistrations, 1)
+		return hostverbs.WCSuccess
+	}
+	return hostverbs.WCMWBindErr
+}
+
+// free invalidates a key, and says whether the queue pair might.
+func (q *qp) free(key uint32) bool {
+	ok := q.ctx.keys.invalidate(key, q.pd)
+	if ok {
+		q.pl.count.add(cntInvalidations, 1)
+	}
+	return ok
+}
