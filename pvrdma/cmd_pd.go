@@ -47,23 +47,28 @@ func (d *Device) context(handle uint32) (*userContext, error) {
 	return nil, noSuch("context", handle)
 }
 
+// createUC takes a doorbell page that is in use from the context that had it. The guest kernel hands the pages out and
+// knows nothing of that context: a signal made it give up on the command that made it, which then succeeded.
 func (d *Device) createUC(req *Request, resp *Response) error {
 	var q abi.CmdCreateUCReq
 	if err := q.Decode(req[:]); err != nil {
 		return err
-	}
-	if err := d.contexts.full(); err != nil {
-		return fmt.Errorf("%d contexts: %w", d.contexts.live, err)
 	}
 	page := q.PFN64 - d.uarPFN
 	if page == 0 || page >= uint64(d.cfg.MaxUAR) {
 		return fmt.Errorf("doorbell page at frame %#x is none of %d from frame %#x on that contexts can have: %w", q.PFN64,
 			d.cfg.MaxUAR, d.uarPFN, unix.EINVAL)
 	}
-	taken := false
-	d.contexts.each(func(c *userContext) { taken = taken || uint64(c.page) == page })
-	if taken {
-		return fmt.Errorf("doorbell page %d belongs to another context: %w", page, unix.EINVAL)
+	var forgotten *userContext
+	d.contexts.each(func(c *userContext) {
+		if uint64(c.page) == page {
+			forgotten = c
+		}
+	})
+	if forgotten != nil {
+		if err := d.removeContext(forgotten); err != nil {
+			return fmt.Errorf("context %d, whose doorbell page %d is wanted: %w", forgotten.handle, page, err)
+		}
 	}
 	c := &userContext{page: uint32(page)}
 	d.worker.Do(func() {
@@ -79,9 +84,6 @@ func (d *Device) createUC(req *Request, resp *Response) error {
 	return nil
 }
 
-// destroyUC destroys what the process left behind, too: the guest kernel may have given up on a command that then
-// succeeded. It goes on when the engine refuses something: the guest kernel does not look at the answer, and gives the
-// doorbell page to the next process.
 func (d *Device) destroyUC(req *Request, _ *Response) error {
 	var q abi.CmdDestroyUCReq
 	if err := q.Decode(req[:]); err != nil {
@@ -91,6 +93,13 @@ func (d *Device) destroyUC(req *Request, _ *Response) error {
 	if c == nil {
 		return noSuch("context", q.CtxHandle)
 	}
+	return d.removeContext(c)
+}
+
+// removeContext destroys what the process left behind, too: the guest kernel may have given up on a command that then
+// succeeded. It goes on when the engine refuses something: the guest kernel does not look at the answer, and gives the
+// doorbell page to the next process.
+func (d *Device) removeContext(c *userContext) error {
 	d.worker.Do(func() {
 		d.polled = without(d.polled, c)
 		d.worker.retune()

@@ -76,11 +76,11 @@ func createUC() command {
 		fields: map[string][]cell{
 			"pfn64": join(
 				refused(unix.EINVAL, 0, 1, max64, uint64(1<<63), num("the kernel's page", page(0)), num("the page before", page(max64)),
-					num("behind the last page", page(inproc.MaxUAR)), num("a page in use", page(1)),
+					num("behind the last page", page(inproc.MaxUAR)),
 					num("the page 2^32 further", page(4+1<<32)), num("the page 2^52 further", page(4+1<<52))),
 				taken(num("the last page", page(inproc.MaxUAR-1)))),
 			// The lower half of pfn64, which is all that drivers before version 19 know. The device serves none of those.
-			"pfn": refused(unix.EINVAL, 0, max32, num("the kernel's page", page(0)), num("a page in use", page(2))),
+			"pfn": refused(unix.EINVAL, 0, max32, num("the kernel's page", page(0))),
 		},
 	}
 }
