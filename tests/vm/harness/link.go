@@ -20,8 +20,10 @@ var ErrReset = errors.New("guest was reset")
 // boot is one life of the guest, from reset to reset.
 type boot struct {
 	conn    net.Conn
+	began   time.Time
 	session uint32           // valid once ready is closed
 	hello   agentproto.Hello // valid once ready is closed
+	took    time.Duration    // from began to hello; valid once ready is closed
 	ready   chan struct{}    // closed when the agent has said hello
 	over    chan struct{}    // closed when this life has ended
 	err     error            // why; valid once over is closed
@@ -66,6 +68,7 @@ func (l *link) begin() error {
 	}
 	b := &boot{
 		conn:    conn,
+		began:   time.Now(),
 		ready:   make(chan struct{}),
 		over:    make(chan struct{}),
 		streams: map[uint32]*stream{},
@@ -166,7 +169,7 @@ func (l *link) greet(b *boot, f agentproto.Frame) error {
 		return errors.New("the agent said hello twice without a reset between")
 	default:
 	}
-	b.session, b.hello = f.Session, hello
+	b.session, b.hello, b.took = f.Session, hello, time.Since(b.began)
 	close(b.ready)
 	return nil
 }
