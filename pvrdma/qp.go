@@ -152,11 +152,11 @@ func (q *queuePair) serveSends() {
 		took := q.engine.PostSend(d.sends[:n])
 		d.breaches(took)
 		q.sq.cons = q.sq.ring.Add(q.sq.cons, uint32(took))
-		d.worker.show()
 		if took != 0 && !q.dead {
 			d.live.SendWQEs += uint64(took)
-			q.consumed(&q.sq)
+			q.consumed(&q.sq) // before the completions are seen: who sees one may post into its slot
 		}
+		d.worker.show()
 		if took < n {
 			return // SendReady brings us back
 		}

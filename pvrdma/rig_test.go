@@ -96,12 +96,16 @@ type fakeNotifier struct {
 	async   []asyncRecord
 	noAsync bool // the asynchronous ring is full
 	onAsync func()
+	onCQ    func()
 	errs    []error
 }
 
 func (n *fakeNotifier) CQEvent(h uint32) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.onCQ != nil {
+		n.onCQ()
+	}
 	if n.room == 0 {
 		n.kept = append(n.kept, h)
 		return false

@@ -36,6 +36,32 @@ func TestSendsReachTheEngineInOrderRoundTheRing(t *testing.T) {
 	}
 }
 
+// TestACompletionIsNotSeenBeforeItsSlotIsFree: a program that keeps its send queue full posts the next request when it
+// sees a completion, and the provider refuses that if the slot is still taken.
+func TestACompletionIsNotSeenBeforeItsSlotIsFree(t *testing.T) {
+	r, _, q, c := kernelCQ(t, 8)
+	q.modify(hostverbs.StateRTS)
+	q.engine.beforePost = func() {
+		if err := q.engine.h.CompleteSend(&hostverbs.WC{WRID: 1}); err != nil {
+			t.Error(err)
+		}
+	}
+	seen := 0
+	q.g.notifier.onCQ = func() {
+		seen++
+		if q.consumed() != q.sprod {
+			t.Errorf("a program that is told of a completion sees index %d, want %d", q.consumed(), q.sprod)
+		}
+	}
+	c.ring(0, abi.UARCQArm)
+	q.postSends(1)
+	q.ring(0, abi.UARQPSend)
+	r.settle()
+	if seen != 1 {
+		t.Errorf("%d events, want 1", seen)
+	}
+}
+
 func TestAFullSendQueueGoesInBatches(t *testing.T) {
 	r := newRig(t)
 	g := r.newGuest()
