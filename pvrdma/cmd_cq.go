@@ -4,7 +4,6 @@ package pvrdma
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/pvrdmad/pvrdmad/guestmem"
 	"github.com/pvrdmad/pvrdmad/pvrdma/abi"
@@ -43,7 +42,7 @@ func (d *Device) createCQ(req *Request, resp *Response) error {
 	}
 	d.worker.Do(func() {
 		c.handle = d.cqs.add(c)
-		ctx.cqs = append(slices.Clone(ctx.cqs), c)
+		ctx.addCQ(c)
 		d.pinned += need
 	})
 	r := abi.CmdCreateCQResp{Hdr: ack(abi.CmdCreateCQ), CQHandle: c.handle, CQE: q.CQE}
@@ -66,10 +65,10 @@ func (d *Device) destroyCQ(req *Request, _ *Response) error {
 // removeCQ destroys a completion queue. Queue pairs may still use it, if the guest lost their destruction; it frees the
 // queue's memory whatever we say. They go to the error state, and their completions nowhere.
 func (d *Device) removeCQ(c *completionQueue) error {
-	cqs, used := without(c.ctx.cqs, c), c.users != 0
+	used := c.users != 0
 	d.worker.Do(func() {
 		d.cqs.remove(c.handle)
-		c.ctx.setCQs(cqs)
+		c.ctx.dropCQ(c)
 		d.pinned -= abi.CQPages(c.ring.N)
 		c.release()
 		if used {

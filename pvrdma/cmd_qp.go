@@ -4,7 +4,6 @@ package pvrdma
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/pvrdmad/pvrdmad/guestmem"
 	"github.com/pvrdmad/pvrdmad/hostverbs"
@@ -38,10 +37,9 @@ func (d *Device) createQP(req *Request, resp *Response) error {
 		q.pages.Release()
 		return err
 	}
-	qps := append(slices.Clone(q.ctx.qps), q)
 	d.worker.Do(func() {
 		q.handle = d.qps.add(q)
-		q.ctx.setQPs(qps)
+		q.ctx.addQP(q)
 		q.sendCQ.users++
 		q.recvCQ.users++
 		d.pinned += uint64(r.TotalChunks)
@@ -140,11 +138,10 @@ func (d *Device) destroyQP(req *Request, _ *Response) error {
 }
 
 func (d *Device) removeQP(q *queuePair) error {
-	qps := without(q.ctx.qps, q)
 	// The table lets go of it first: no doorbell reaches it any more.
 	d.worker.Do(func() {
 		d.qps.remove(q.handle)
-		q.ctx.setQPs(qps)
+		q.ctx.dropQP(q)
 		q.sendCQ.users--
 		q.recvCQ.users--
 		q.dead, q.failing = true, false

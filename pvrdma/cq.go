@@ -69,8 +69,8 @@ type completionQueue struct {
 	// at for them.
 	failing bool
 	failAt  int
-	// users counts the queue pairs that use it. Written inside Worker.Do.
-	users int
+	// users counts the queue pairs that use it, at is where it stands in the context's list. Written inside Worker.Do.
+	users, at int
 }
 
 // stageLen is how many entries are put together before they are written to the guest, at most.

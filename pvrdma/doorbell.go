@@ -32,15 +32,47 @@ type userContext struct {
 	qpSweep, cqSweep sweep
 }
 
-// setQPs and setCQs change the lists. The old list stays as it was. Inside Worker.Do.
-func (c *userContext) setQPs(qps []*queuePair) {
-	c.qps = qps
-	c.qpSweep.changed(len(qps))
+// listed is an object that knows its place in a list, so that it is taken out without a search.
+type listed interface{ place() *int }
+
+// enlist appends x to a list.
+func enlist[E listed](list []E, x E) []E {
+	*x.place() = len(list)
+	return append(list, x)
 }
 
-func (c *userContext) setCQs(cqs []*completionQueue) {
-	c.cqs = cqs
-	c.cqSweep.changed(len(cqs))
+// delist takes x out of a list and puts the last one in its place.
+func delist[E listed](list []E, x E) []E {
+	at, end := *x.place(), len(list)-1
+	list[at] = list[end]
+	*list[at].place() = at
+	clear(list[end:])
+	return list[:end]
+}
+
+func (q *queuePair) place() *int { return &q.at }
+
+func (c *completionQueue) place() *int { return &c.at }
+
+// addQP, dropQP, addCQ and dropCQ change the lists. Inside Worker.Do.
+func (c *userContext) addQP(q *queuePair) {
+	c.qps = enlist(c.qps, q)
+	c.qpSweep.changed(len(c.qps))
+}
+
+func (c *userContext) dropQP(q *queuePair) {
+	c.qps = delist(c.qps, q)
+	c.qpSweep.changed(len(c.qps))
+}
+
+func (c *userContext) addCQ(q *completionQueue) {
+	c.cqs = enlist(c.cqs, q)
+	c.cqSweep.changed(len(c.cqs))
+}
+
+func (c *userContext) dropCQ(q *completionQueue) {
+	c.cqs = delist(c.cqs, q)
+	c.cqSweep.changed(len(c.cqs))
 }
 
 // without returns a copy of a list that lacks x.

@@ -72,6 +72,8 @@ type queuePair struct {
 	// reported is the state that the Observer heard of last. Command goroutine.
 	reported hostverbs.QPState
 	pinned   uint32 // pages
+	// at is where it stands in the context's list. Written inside Worker.Do.
+	at int
 }
 
 var _ hostverbs.QPHandler = (*queuePair)(nil)

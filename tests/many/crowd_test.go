@@ -18,6 +18,7 @@ type crowd struct {
 	region  inproc.Object // of every region
 	qps     []inproc.QP
 	mrs     []uint32
+	cqs     []uint32
 }
 
 const (
@@ -60,6 +61,15 @@ func (c *crowd) makeMRs(n int) {
 			c.T.Fatalf("memory region %d: ERR %d, %v", len(c.mrs)+1, a.Reg, c.Seen.Last())
 		}
 		c.mrs = append(c.mrs, c.L.View("pvrdma_cmd_create_mr_resp", a.Slot).Get32("mr_handle"))
+	}
+}
+
+// makeCQs adds completion queues until there are n, besides the one of the queue pairs.
+func (c *crowd) makeCQs(n int) {
+	c.T.Helper()
+	req := c.CQRequest(c.ctx, 64, c.ring)
+	for len(c.cqs) < n {
+		c.cqs = append(c.cqs, c.Must(req, "create_cq_resp", "cq_handle"))
 	}
 }
 

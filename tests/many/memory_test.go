@@ -27,6 +27,7 @@ func TestAGuestsObjectsTakeLittleMemory(t *testing.T) {
 	c := newCrowd(newHost(t), "a")
 	c.makeQPs(1)
 	c.makeMRs(1)
+	c.makeCQs(1)
 	for _, kind := range []struct {
 		name string
 		make func(n int)
@@ -35,6 +36,7 @@ func TestAGuestsObjectsTakeLittleMemory(t *testing.T) {
 	}{
 		{"queue pair", c.makeQPs, manyQPs, bytesPerQP},
 		{"memory region", c.makeMRs, manyMRs, bytesPerMR},
+		{"completion queue", c.makeCQs, manyQPs, bytesPerQP},
 	} {
 		before := heap()
 		kind.make(kind.n)
