@@ -59,11 +59,13 @@ func startLane(t *testing.T, mode, windows string) *daemon {
 	return d
 }
 
-// daemon is a running pvrdmad with the guests a and b.
+// daemon is a running pvrdmad with the guests a and b, if names says nothing else.
 type daemon struct {
 	t    *testing.T
 	dir  string
 	mode string
+	// names are the guests'.
+	names []string
 	// windows is the value of the key, empty for the default.
 	windows string
 	cmd     *exec.Cmd
@@ -103,9 +105,15 @@ func startDaemonWith(t *testing.T, mode string, extra func(guest string) string)
 
 func launch(t *testing.T, mode, global string, extra func(guest string) string) *daemon {
 	t.Helper()
-	d := &daemon{t: t, dir: t.TempDir(), mode: mode, log: &logBuffer{}, done: make(chan error, 1)}
+	return launchFor(t, []string{"a", "b"}, mode, global, extra)
+}
+
+// launchFor is launch for guests of other names.
+func launchFor(t *testing.T, names []string, mode, global string, extra func(guest string) string) *daemon {
+	t.Helper()
+	d := &daemon{t: t, dir: t.TempDir(), mode: mode, names: names, log: &logBuffer{}, done: make(chan error, 1)}
 	text := global + "spin = \"0s\"\n[log]\nlevel = \"debug\"\n[metrics]\nlisten = \"off\"\n"
-	for i, name := range []string{"a", "b"} {
+	for i, name := range names {
 		text += fmt.Sprintf("[[guest]]\nname = %q\nsocket_path = %q\nmac = \"02:00:00:00:00:%02x\"\ndoorbells = %q\n%s\n",
 			name, d.socket(name), i+1, mode, extra(name))
 	}
@@ -130,7 +138,7 @@ func (d *daemon) socket(guest string) string { return filepath.Join(d.dir, guest
 func (d *daemon) awaitSockets() {
 	d.t.Helper()
 	deadline := time.Now().Add(readyTime)
-	for _, name := range []string{"a", "b"} {
+	for _, name := range d.names {
 		for {
 			conn, err := net.Dial("unix", d.socket(name))
 			if err == nil {
