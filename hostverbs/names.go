@@ -149,7 +149,7 @@ func (o WCOpcode) String() string {
 
 // String returns the names of the bits, for example "GRH|WITH_IMM".
 func (f WCFlags) String() string {
-	return maskNames(uint32(f), nameAt("GRH", "WITH_IMM", "WITH_INVALIDATE"))
+	return maskNames(uint32(f), nameAt("GRH", "WITH_IMM", "WITH_INVALIDATE", "", "", "", "WITH_NETWORK_HDR_TYPE"))
 }
 
 // String returns the event's name, for example "QP_ACCESS_ERR".

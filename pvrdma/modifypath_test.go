@@ -233,7 +233,7 @@ func TestEveryLegalMaskAndItsNeighboursAreJudgedAsTheTableSays(t *testing.T) {
 }
 
 // softTypes are the types of queue pairs that the embedded engine has.
-var softTypes = []hostverbs.QPType{hostverbs.QPTypeRC, hostverbs.QPTypeGSI}
+var softTypes = []hostverbs.QPType{hostverbs.QPTypeRC, hostverbs.QPTypeUD, hostverbs.QPTypeGSI}
 
 // roads lead from RESET to the states that a guest can bring a queue pair to.
 var roads = map[hostverbs.QPState][]hostverbs.QPState{

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pvrdmad/pvrdmad/hostverbs"
+	"github.com/pvrdmad/pvrdmad/hostverbs/gsi"
 )
 
 // context is the engine as one guest sees it. Control calls come one at a time, so that what belongs to them needs no
@@ -23,13 +24,16 @@ type context struct {
 	keys keyTable
 	// gids is read by the owner's thread and written there.
 	gids []gidEntry
+	// gsi is the guest's queue pair 1, likewise.
+	gsi *qp
+	// mads says how many management datagrams the guest may send. It belongs to the owner's thread.
+	mads gsi.Pace
 	// waiting are the guest's queue pairs that wait for a turn, turn the guest's place among the guests that have such.
 	// They belong to the owner's thread.
 	waiting list[*qp]
 	turn    links[*context]
 
 	// What follows belongs to control calls.
-	gsi    *qp
 	qps    map[*qp]struct{}
 	mrs    map[*mr]struct{}
 	npd    int
@@ -108,7 +112,7 @@ func (c *context) Close() error {
 	for m := range c.mrs {
 		m.dead = true
 	}
-	c.qps, c.mrs, c.gsi = nil, nil, nil
+	c.qps, c.mrs = nil, nil
 	c.eng.mu.Lock()
 	defer c.eng.mu.Unlock()
 	for _, g := range addresses {

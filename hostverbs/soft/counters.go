@@ -20,8 +20,8 @@ type Counters struct {
 	RNRNAKs, Retries uint64
 	// Registrations counts fast registrations, Invalidations the regions that requests and messages have freed.
 	Registrations, Invalidations uint64
-	// DroppedMADs counts management datagrams that went nowhere.
-	DroppedMADs uint64
+	// Drops counts messages of unreliable queue pairs that reached nobody, by DropReason.
+	Drops [dropReasons]uint64
 	// MemoryFaults counts copies that ended because a guest's memory was taken away under them.
 	MemoryFaults uint64
 }
@@ -43,10 +43,10 @@ const (
 	cntInvalidations
 	cntRNRNAKs
 	cntRetries
-	cntDroppedMADs
 	cntMemoryFaults
-	cntCompletions
-	counters = cntCompletions + statuses
+	cntDrops
+	cntCompletions = cntDrops + int(dropReasons)
+	counters       = cntCompletions + statuses
 )
 
 // publishEvery is how old the published counters may be, in ns.
@@ -125,7 +125,10 @@ func (e *Engine) Counters() Counters {
 		Atomics: at(cntAtomics), AtomicBytes: at(cntAtomicBytes),
 		Registrations: at(cntRegistrations), Invalidations: at(cntInvalidations),
 		RNRNAKs: at(cntRNRNAKs), Retries: at(cntRetries),
-		DroppedMADs: at(cntDroppedMADs), MemoryFaults: at(cntMemoryFaults),
+		MemoryFaults: at(cntMemoryFaults),
+	}
+	for i := range c.Drops {
+		c.Drops[i] = at(cntDrops + i)
 	}
 	for i := range c.Completions {
 		c.Completions[i] = at(cntCompletions + i)

@@ -27,6 +27,20 @@ func (q *qp) fail() {
 	q.offer()
 }
 
+// stop ends the work of the send queue after a request that failed. What is not reliable has no peer that waits for the rest, and
+// receives as before.
+func (q *qp) stop() {
+	if q.reliable() {
+		q.fail()
+		return
+	}
+	if s := q.attr.QPState; s == hostverbs.StateRTS || s == hostverbs.StateSQD {
+		q.attr.QPState = hostverbs.StateSQE
+		q.draining = false
+		q.epoch++
+	}
+}
+
 // flushHeld completes the request under way, which is older than everything that is still with the device.
 func (q *qp) flushHeld() {
 	if q.sq.busy {

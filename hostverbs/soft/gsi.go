@@ -2,38 +2,18 @@
 
 package soft
 
-import "github.com/pvrdmad/pvrdmad/hostverbs"
+import "github.com/pvrdmad/pvrdmad/hostverbs/gsi"
 
-// sendMAD carries out a request of the GSI queue pair. The engine has no connection management, so that a management
-// datagram that is well formed completes, reaches nobody, and is counted. What is wrong with a request moves the queue
-// pair to SQE, as for all datagram queue pairs.
-func (q *qp) sendMAD(wr *hostverbs.SendWR) {
-	q.sq.msg.ask(wr, 0)
-	status := q.checkMAD(wr)
-	if status != hostverbs.WCSuccess {
-		q.attr.QPState = hostverbs.StateSQE
-		q.epoch++
-		q.completeSend(wr, status)
-		return
+// paced says whether the guest may send a management datagram now. If not, the queue pair waits until it may.
+func (q *qp) paced() bool {
+	if q.ctx.mads.Take(q.pl.now) {
+		return true
 	}
-	q.pl.count.add(cntDroppedMADs, 1)
-	if q.sigAll || wr.Flags&hostverbs.SendSignaled != 0 {
-		q.completeSend(wr, status)
-	}
+	q.sq.delay = q.ctx.mads.Wait(q.pl.now)
+	q.sq.waiting = waitPace
+	q.want(todoArm)
+	return false
 }
 
-// checkMAD looks at a management datagram: one SEND of at most one packet.
-func (q *qp) checkMAD(wr *hostverbs.SendWR) hostverbs.WCStatus {
-	switch {
-	case wr.Status != hostverbs.WCSuccess:
-		return wr.Status
-	case wr.Opcode != hostverbs.OpSend,
-		int(wr.NumSGE) > len(wr.SGE),
-		uint32(wr.NumSGE) > q.attr.Cap.MaxSendSGE:
-		return hostverbs.WCLocQPOpErr
-	}
-	if hostverbs.Length(wr.SGE[:wr.NumSGE]) > uint64(activeMTU.Bytes()) {
-		return hostverbs.WCLocLenErr
-	}
-	return q.gather(wr)
-}
+// passes says whether the datagram is one that a GSI queue pair may be given: any, for the others.
+func (q *qp) passes(payload []byte) bool { return q.num != gsi.QPN || gsi.Valid(payload) }

@@ -2,11 +2,12 @@
 
 package soft
 
-import "github.com/pvrdmad/pvrdmad/hostverbs"
-
 // reach returns the queue pair at the other end if a packet would arrive there and be the expected one, else nil.
 func (q *qp) reach() *qp {
 	m := &q.sq.msg
+	if q.datagrams() {
+		return q.pl.receiver(m)
+	}
 	p := m.to
 	if p == nil || m.toEpoch != p.epoch || m.gidEpoch != q.pl.gidEpoch {
 		p = nil
@@ -35,12 +36,7 @@ func (q *qp) bound() bool {
 func (pl *poller) resolve(m *message) *qp {
 	c := pl.gids[m.dgid]
 	p := pl.qps[m.destQPN]
-	if c == nil || p == nil || p.ctx != c || p.dead || p.typ != m.typ {
-		return nil
-	}
-	switch p.attr.QPState {
-	case hostverbs.StateRTR, hostverbs.StateRTS, hostverbs.StateSQD:
-	default:
+	if c == nil || p == nil || p.ctx != c || p.typ != m.typ || !p.receives() {
 		return nil
 	}
 	if p.attr.DestQPNum != m.srcQPN || pl.gids[p.attr.AHAttr.DGID] != m.from {

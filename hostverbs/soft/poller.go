@@ -39,8 +39,10 @@ type poller struct {
 	now, crowdedUntil int64
 	sender            *context
 	// word is what an atomic operation has found, on its way to a requester.
-	word  [atomicBytes]byte
-	count counts
+	word [atomicBytes]byte
+	// packet is where a datagram is put together.
+	packet [hostverbs.GRHBytes + maxDatagram]byte
+	count  counts
 }
 
 func newPoller(e *Engine, o hostverbs.Owner) *poller {

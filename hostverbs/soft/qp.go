@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pvrdmad/pvrdmad/hostverbs"
+	"github.com/pvrdmad/pvrdmad/hostverbs/gsi"
 )
 
 // todo is what a queue pair waits for its next turn with.
@@ -63,7 +64,7 @@ type qp struct {
 	wc hostverbs.WC
 }
 
-// CreateQP creates a queue pair in RESET. The engine has RC, and one GSI for each guest.
+// CreateQP creates a queue pair in RESET. The engine has RC, UC and UD, and one GSI for each guest.
 func (c *context) CreateQP(p hostverbs.PD, init *hostverbs.QPInitAttr, h hostverbs.QPHandler) (hostverbs.QP, error) {
 	q, err := c.newQP(p, init, h)
 	if err != nil {
@@ -73,12 +74,11 @@ func (c *context) CreateQP(p hostverbs.PD, init *hostverbs.QPInitAttr, h hostver
 	q.sendCQ.users++
 	q.recvCQ.users++
 	c.qps[q] = struct{}{}
-	if q.typ == hostverbs.QPTypeGSI {
-		c.gsi = q
-	}
 	c.pl.owner.Do(func() {
 		q.incarnation = q.pl.incarnate()
-		if q.num != qpnGSI {
+		if q.num == gsi.QPN {
+			c.gsi = q
+		} else {
 			c.pl.qps[q.num] = q
 		}
 	})
@@ -113,7 +113,7 @@ func (c *context) newQP(p hostverbs.PD, init *hostverbs.QPInitAttr, h hostverbs.
 	}
 	q := &qp{
 		ctx: c, pl: c.pl, pd: d, sendCQ: scq, recvCQ: rcq, h: h,
-		num: qpnGSI, typ: init.Type, sigAll: init.SQSigAll,
+		num: gsi.QPN, typ: init.Type, sigAll: init.SQSigAll,
 		attr: hostverbs.QPAttr{Cap: init.Cap},
 	}
 	q.sq.timer.F = func(int64) { q.want(todoRun) }
@@ -128,7 +128,7 @@ func (c *context) newQP(p hostverbs.PD, init *hostverbs.QPInitAttr, h hostverbs.
 // checkType says whether the guest can have a queue pair of a type.
 func (c *context) checkType(t hostverbs.QPType) error {
 	switch t {
-	case hostverbs.QPTypeRC:
+	case hostverbs.QPTypeRC, hostverbs.QPTypeUC, hostverbs.QPTypeUD:
 		return nil
 	case hostverbs.QPTypeGSI:
 		if c.gsi != nil {
@@ -136,7 +136,7 @@ func (c *context) checkType(t hostverbs.QPType) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("the soft engine has RC and GSI: %w", unix.EOPNOTSUPP)
+	return fmt.Errorf("the soft engine has RC, UC, UD and GSI: %w", unix.EOPNOTSUPP)
 }
 
 // checkCap compares the sizes asked for with the engine's limits.
@@ -167,9 +167,6 @@ func (q *qp) Destroy() error {
 	q.sendCQ.users--
 	q.recvCQ.users--
 	delete(q.ctx.qps, q)
-	if q.ctx.gsi == q {
-		q.ctx.gsi = nil
-	}
 	return nil
 }
 
@@ -178,7 +175,9 @@ func (q *qp) detach() {
 	q.silence()
 	q.dead = true
 	q.attr.QPState = hostverbs.StateReset
-	if q.num != qpnGSI {
+	if q.num == gsi.QPN {
+		q.ctx.gsi = nil
+	} else {
 		delete(q.pl.qps, q.num)
 	}
 }
@@ -271,7 +270,7 @@ func (q *qp) offer() {
 func (q *qp) accepts() bool {
 	switch q.attr.QPState {
 	case hostverbs.StateRTS:
-		return !q.sq.busy
+		return !q.sq.busy && q.sq.waiting == waitNone
 	case hostverbs.StateErr, hostverbs.StateSQE:
 		return true
 	}

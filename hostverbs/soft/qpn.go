@@ -6,12 +6,13 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pvrdmad/pvrdmad/hostverbs/gsi"
 )
 
 const (
-	// qpnGSI is the number of every guest's GSI queue pair; 0 is the SMI's, which nobody has.
-	qpnGSI   = 1
-	firstQPN = 2
+	// firstQPN follows the GSI's, which each guest has; 0 is the SMI's, which nobody has.
+	firstQPN = gsi.QPN + 1
 	lastQPN  = 0xfffffe // 0xffffff is the multicast QP number
 )
 
@@ -56,7 +57,7 @@ func (e *Engine) takeQPN() (uint32, error) {
 
 // giveQPN frees a queue pair number, unless it is the GSI's.
 func (e *Engine) giveQPN(n uint32) {
-	if n == qpnGSI {
+	if n == gsi.QPN {
 		return
 	}
 	e.mu.Lock()

@@ -24,6 +24,9 @@ func (q *qp) admitReceive(m *message, far *target) (reply, hostverbs.WCStatus) {
 			return replyNAK, hostverbs.WCRemOpErr
 		}
 		if !ok {
+			if !q.reliable() {
+				return q.lost(DropNoReceive)
+			}
 			return replyRNR, hostverbs.WCSuccess
 		}
 		q.rq.have = true
@@ -41,11 +44,18 @@ func (q *qp) admitReceive(m *message, far *target) (reply, hostverbs.WCStatus) {
 	if !isSend(m.op) {
 		return replyACK, hostverbs.WCSuccess // a WRITE's bytes go elsewhere
 	}
-	if hostverbs.Length(r.SGE[:r.NumSGE]) < m.total {
+	room := m.total
+	if q.datagrams() {
+		room += hostverbs.GRHBytes
+	}
+	if hostverbs.Length(r.SGE[:r.NumSGE]) < room {
+		if !q.reliable() {
+			return q.lost(DropTooLong)
+		}
 		return q.failReceive(hostverbs.WCLocLenErr, hostverbs.WCRemInvReqErr)
 	}
 	q.rq.i, q.rq.off = 0, 0
-	if status := q.checkReceive(m.total, far); status != hostverbs.WCSuccess {
+	if status := q.checkReceive(room, far); status != hostverbs.WCSuccess {
 		return q.failReceive(status, hostverbs.WCRemOpErr)
 	}
 	return replyACK, hostverbs.WCSuccess
@@ -97,6 +107,11 @@ func (q *qp) received(m *message) bool {
 		wc.Flags, wc.Imm = hostverbs.WCWithInvalidate, m.imm
 	default:
 		wc.Flags, wc.Imm = hostverbs.WCWithImm, m.imm
+	}
+	if q.datagrams() {
+		wc.ByteLen += hostverbs.GRHBytes
+		wc.Flags |= hostverbs.WCGRH | hostverbs.WCWithNetworkHdrType
+		wc.NetworkHdrType = m.path.network
 	}
 	return q.deliverRecv()
 }

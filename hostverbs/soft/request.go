@@ -13,14 +13,18 @@ func (q *qp) checkRequest(wr *hostverbs.SendWR) hostverbs.WCStatus {
 	if wr.Status != hostverbs.WCSuccess {
 		return wr.Status
 	}
-	if !q.offers(wr.Opcode) {
+	if !q.requests(wr.Opcode) {
 		return hostverbs.WCLocQPOpErr
 	}
 	if int(wr.NumSGE) > len(wr.SGE) || uint32(wr.NumSGE) > q.attr.Cap.MaxSendSGE {
 		return hostverbs.WCLocQPOpErr
 	}
+	longest, mtu := uint64(hostverbs.MaxMsgSize), q.attr.PathMTU
+	if q.datagrams() {
+		longest, mtu = maxDatagram, activeMTU
+	}
 	total := hostverbs.Length(wr.SGE[:wr.NumSGE])
-	if total > hostverbs.MaxMsgSize {
+	if total > longest {
 		return hostverbs.WCLocLenErr
 	}
 	if isAtomic(wr.Opcode) {
@@ -30,17 +34,26 @@ func (q *qp) checkRequest(wr *hostverbs.SendWR) hostverbs.WCStatus {
 		total = atomicBytes
 	}
 	q.sq.msg.total = total
-	q.sq.msg.packets = packets(total, q.attr.PathMTU)
+	q.sq.msg.packets = packets(total, mtu)
+	if q.datagrams() && !q.route(wr) {
+		return hostverbs.WCLocQPOpErr
+	}
 	return q.gather(wr)
 }
 
-// offers says whether the queue pair can ask its peer for an operation.
-func (q *qp) offers(o hostverbs.WROpcode) bool {
+// requests says whether the queue pair's type has an operation, and its attributes permit to ask a peer for it.
+func (q *qp) requests(o hostverbs.WROpcode) bool {
 	switch o {
-	case hostverbs.OpSend, hostverbs.OpSendWithImm, hostverbs.OpSendWithInv, hostverbs.OpRDMAWrite, hostverbs.OpRDMAWriteWithImm:
+	case hostverbs.OpSend:
 		return true
+	case hostverbs.OpSendWithImm:
+		return q.typ != hostverbs.QPTypeGSI
+	case hostverbs.OpRDMAWrite, hostverbs.OpRDMAWriteWithImm:
+		return !q.datagrams()
+	case hostverbs.OpSendWithInv:
+		return q.reliable()
 	case hostverbs.OpRDMARead, hostverbs.OpAtomicCmpAndSwp, hostverbs.OpAtomicFetchAndAdd:
-		return q.attr.MaxRdAtomic > 0
+		return q.reliable() && q.attr.MaxRdAtomic > 0
 	}
 	return false
 }

@@ -6,12 +6,20 @@ import "github.com/pvrdmad/pvrdmad/hostverbs"
 
 // expects says whether the message is the one whose turn it is. The rest of a message means nothing to a queue pair that did
 // not see its beginning.
+// After a loss an unreliable one begins with any number.
 func (q *qp) expects(m *message) bool {
+	if m.admittedBy == 0 && !q.reliable() {
+		return true
+	}
 	return m.psn == q.attr.RQPSN && (m.admittedBy == 0 || m.admittedBy == q.incarnation)
 }
 
 // serve carries a message on as far as the visit allows, and writes the answer into it.
 func (q *qp) serve(m *message, b *budget) {
+	if q.datagrams() {
+		q.deliver(m, b)
+		return
+	}
 	var far target
 	if m.admittedBy == 0 {
 		m.reply, m.status = q.admit(m, &far)
@@ -20,6 +28,7 @@ func (q *qp) serve(m *message, b *budget) {
 			return
 		}
 		m.admittedBy = q.incarnation
+		q.attr.RQPSN = m.psn
 	}
 	m.reply = replyACK
 	if status := q.carry(m, &far, b); status != hostverbs.WCSuccess {
@@ -110,6 +119,9 @@ func remoteAccess(o hostverbs.WROpcode) hostverbs.AccessFlags {
 
 // nak refuses a message that no receive was used for: the queue pair's owner learns it from an event.
 func (q *qp) nak(e hostverbs.EventType, status hostverbs.WCStatus) (reply, hostverbs.WCStatus) {
+	if !q.reliable() {
+		return q.lost(DropRefused)
+	}
 	q.fail()
 	q.h.Event(e)
 	return replyNAK, status

@@ -14,6 +14,8 @@ const (
 	waitAck
 	// waitRNR: the peer had no receive.
 	waitRNR
+	// waitPace: no request is under way, the guest has sent too many.
+	waitPace
 )
 
 const (

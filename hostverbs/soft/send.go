@@ -81,15 +81,11 @@ func (q *qp) accept(wr *hostverbs.SendWR, b *budget) bool {
 		q.completeSend(wr, hostverbs.WCWRFlushErr)
 		return true
 	case hostverbs.StateRTS:
-		if q.sq.busy {
+		if q.sq.busy || q.sq.waiting != waitNone || q.typ == hostverbs.QPTypeGSI && !q.paced() {
 			return false
 		}
-		if q.typ == hostverbs.QPTypeGSI {
-			q.sendMAD(wr)
-			return true
-		}
 		q.sq.start(wr, &q.attr)
-		if isLocal(wr.Opcode) {
+		if isLocal(wr.Opcode) && q.reliable() {
 			q.finish(wr, q.doLocal(wr, b))
 			return true
 		}
@@ -104,11 +100,11 @@ func (q *qp) accept(wr *hostverbs.SendWR, b *budget) bool {
 
 // resume goes on with the request under way, because its timer fired or it is its turn again.
 func (q *qp) resume(b *budget) {
+	expired := q.sq.waiting
+	q.sq.waiting = waitNone
 	if !q.sq.busy {
 		return
 	}
-	expired := q.sq.waiting
-	q.sq.waiting = waitNone
 	if expired == waitAck {
 		if q.sq.retries == 0 {
 			q.finish(&q.sq.wr, hostverbs.WCRetryExcErr)
@@ -135,8 +131,7 @@ func (q *qp) step(wr *hostverbs.SendWR, b *budget) (under bool) {
 	}
 	p := q.reach()
 	if p == nil {
-		q.awaitAck()
-		return true
+		return q.unheard(wr)
 	}
 	p.serve(&q.sq.msg, b)
 	return q.answered(wr)
@@ -147,11 +142,13 @@ func (q *qp) answered(wr *hostverbs.SendWR) (under bool) {
 	m := &q.sq.msg
 	switch m.reply {
 	case replyNone:
-		q.awaitAck()
-		return true
+		return q.unheard(wr)
 	case replyRNR:
 		return q.awaitReceive(wr, m.rnrTimer)
 	case replyNAK:
+		if !q.reliable() && m.status != hostverbs.WCLocProtErr {
+			return q.unheard(wr) // what fails at the other end is not told
+		}
 		q.finish(wr, m.status)
 		return false
 	}
@@ -160,20 +157,25 @@ func (q *qp) answered(wr *hostverbs.SendWR) (under bool) {
 		q.want(todoRun)
 		return true
 	}
-	q.attr.SQPSN = hostverbs.MaskPSN(q.attr.SQPSN + m.packets)
 	status := hostverbs.WCSuccess
 	if isAtomic(wr.Opcode) {
 		status = q.keep(wr)
 	}
-	q.finish(wr, status)
+	q.sent(wr, status)
 	return false
 }
 
-// finish completes a request. Any failure is the end of the queue pair's work.
+// sent completes a request whose packets have all arrived, or are all sent if nobody says whether they do.
+func (q *qp) sent(wr *hostverbs.SendWR, status hostverbs.WCStatus) {
+	q.attr.SQPSN = hostverbs.MaskPSN(q.attr.SQPSN + q.sq.msg.packets)
+	q.finish(wr, status)
+}
+
+// finish completes a request. Any failure is the end of the send queue's work.
 func (q *qp) finish(wr *hostverbs.SendWR, status hostverbs.WCStatus) {
 	q.sq.end(q)
 	if status != hostverbs.WCSuccess {
-		q.fail()
+		q.stop()
 	}
 	if status != hostverbs.WCSuccess || q.sigAll || wr.Flags&hostverbs.SendSignaled != 0 {
 		q.completeSend(wr, status)

@@ -66,6 +66,9 @@ func (w *world) exercise(ea, eb *end) {
 	far := eb.g.register(room, shape{access: everything, start: 0x10_0000_0abc, scatter: true})
 	iteration := uint64(0)
 	for _, m := range moves() {
+		if m.op == hostverbs.OpRDMARead && ea.typ != hostverbs.QPTypeRC {
+			continue
+		}
 		for _, n := range sizes() {
 			iteration++
 			what := fmt.Sprintf("%s of %d bytes", m.op, n)

@@ -214,9 +214,14 @@ func (e *end) up(l link, state hostverbs.QPState) {
 		mask  hostverbs.AttrMask
 	}{{hostverbs.StateInit, maskInit}, {hostverbs.StateRTR, maskRTR}, {hostverbs.StateRTS, maskRTS}}
 	for _, s := range steps {
-		if s.state <= state {
-			e.modify(l.attr(s.state), s.mask)
+		if s.state > state {
+			return
 		}
+		if e.typ != hostverbs.QPTypeRC {
+			required, _, _ := hostverbs.Transition(e.typ, s.state-1, s.state)
+			s.mask = hostverbs.QPStateMask | required
+		}
+		e.modify(l.attr(s.state), s.mask)
 	}
 }
 
@@ -247,7 +252,13 @@ func (e *end) state() hostverbs.QPState {
 // pair connects two guests by RC queue pairs in RTS. tune, if not nil, changes the attributes of both ends before.
 func (w *world) pair(a, b *guest, tune func(la, lb *link)) (*end, *end) {
 	w.t.Helper()
-	ea, eb := a.newEnd(hostverbs.QPTypeRC, false), b.newEnd(hostverbs.QPTypeRC, false)
+	return w.pairOf(hostverbs.QPTypeRC, a, b, tune)
+}
+
+// pairOf is pair with queue pairs of a connected type.
+func (w *world) pairOf(typ hostverbs.QPType, a, b *guest, tune func(la, lb *link)) (*end, *end) {
+	w.t.Helper()
+	ea, eb := a.newEnd(typ, false), b.newEnd(typ, false)
 	la, lb := ea.linkTo(eb), eb.linkTo(ea)
 	if tune != nil {
 		tune(&la, &lb)

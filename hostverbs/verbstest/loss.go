@@ -32,6 +32,8 @@ type silence struct {
 	// state is how far the peer gets, after which then may happen.
 	state hostverbs.QPState
 	then  func(eb *end)
+	// order: it is the sequence number that is not the expected one.
+	order bool
 }
 
 // silences are all ways.
@@ -45,8 +47,8 @@ func silences() []silence {
 		{name: "address of another guest", tune: func(w *world, la, _ *link) { la.dgid = w.guests[2].gid }, state: rts},
 		{name: "peer means another QP", tune: func(_ *world, _, lb *link) { lb.dest++ }, state: rts},
 		{name: "peer means another guest", tune: func(w *world, _, lb *link) { lb.dgid = w.guests[2].gid }, state: rts},
-		{name: "sequence number ahead", tune: func(_ *world, la, _ *link) { la.sqPSN += 5 }, state: rts},
-		{name: "sequence number behind", tune: func(_ *world, la, _ *link) { la.sqPSN -= 5 }, state: rts},
+		{name: "sequence number ahead", tune: func(_ *world, la, _ *link) { la.sqPSN += 5 }, state: rts, order: true},
+		{name: "sequence number behind", tune: func(_ *world, la, _ *link) { la.sqPSN -= 5 }, state: rts, order: true},
 		{name: "peer in RESET", tune: none, state: hostverbs.StateReset},
 		{name: "peer in INIT", tune: none, state: hostverbs.StateInit},
 		{name: "peer in ERR", tune: none, state: rts, then: func(eb *end) { eb.to(hostverbs.StateErr) }},

@@ -16,11 +16,15 @@ func tableCases() []Case {
 	return []Case{
 		{"every attribute mask is judged as the state table says, in every state", masksOfRC},
 		{"the GSI queue pair's attribute masks are judged as the state table says", masksOfGSI},
+		{"attribute masks of UC queue pairs are judged as the state table says", masksOfUC},
+		{"attribute masks of UD queue pairs are judged as the state table says", masksOfUD},
 	}
 }
 
 func masksOfRC(t testing.TB, env Env)  { masks(t, env, hostverbs.QPTypeRC) }
 func masksOfGSI(t testing.TB, env Env) { masks(t, env, hostverbs.QPTypeGSI) }
+func masksOfUC(t testing.TB, env Env)  { masks(t, env, hostverbs.QPTypeUC) }
+func masksOfUD(t testing.TB, env Env)  { masks(t, env, hostverbs.QPTypeUD) }
 
 // roads lead from RESET to the states that a queue pair can be moved to.
 func roads() [][]hostverbs.QPState {

@@ -100,10 +100,13 @@ func (c *engineCollector) Collect(ch chan<- prometheus.Metric) {
 		{m.engineInvalidations, n.Invalidations, nil},
 		{m.engineRNRNAKs, n.RNRNAKs, nil},
 		{m.engineRetries, n.Retries, nil},
-		{m.engineDroppedMADs, n.DroppedMADs, nil},
 		{m.engineMemoryFaults, n.MemoryFaults, nil},
 	} {
 		ch <- prometheus.MustNewConstMetric(s.desc, prometheus.CounterValue, float64(s.value), s.label...)
+	}
+	for reason, count := range n.Drops {
+		label := soft.DropReason(reason).String()
+		ch <- prometheus.MustNewConstMetric(m.engineDrops, prometheus.CounterValue, float64(count), label)
 	}
 	for status, count := range n.Completions {
 		label := hostverbs.WCStatus(status).String()

@@ -26,7 +26,7 @@ type metrics struct {
 	commandDuration, answerDuration                                    *prometheus.HistogramVec
 	workRequests, completions, doorbells, notifications, windowsDenied *prometheus.Desc
 	engineMessages, engineBytes, engineCompletions                     *prometheus.Desc
-	engineRNRNAKs, engineRetries, engineDroppedMADs                    *prometheus.Desc
+	engineRNRNAKs, engineRetries, engineDrops                          *prometheus.Desc
 	engineMemoryFaults, engineRegistrations, engineInvalidations       *prometheus.Desc
 	objects                                                            *prometheus.Desc
 }
@@ -95,7 +95,7 @@ func (m *metrics) describeEngine() {
 	m.engineRegistrations = desc("engine_registrations_total", "Memory regions that a work request has given memory.")
 	m.engineInvalidations = desc("engine_invalidations_total", "Memory regions that a work request or a message has freed.")
 	m.engineRetries = desc("engine_retries_total", "Messages that found no peer and were tried again.")
-	m.engineDroppedMADs = desc("engine_dropped_mads_total", "Management datagrams that reached nobody.")
+	m.engineDrops = desc("engine_drops_total", "Datagrams and messages of unreliable connections that reached nobody, by reason.", "reason")
 	m.engineMemoryFaults = desc("engine_memory_faults_total",
 		"Copies that ended because a guest's memory was taken away.")
 }

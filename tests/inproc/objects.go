@@ -103,7 +103,7 @@ func (g *Guest) QPRequest(pd, sendCQ, recvCQ uint32, o Object) layout.View {
 		Set("access_flags", uint64(g.Const("PVRDMA_ACCESS_LOCAL_WRITE")))
 }
 
-// QP makes a queue pair of a type: "RC" or "GSI".
+// QP makes a queue pair of a type: "RC", "UD" or "GSI".
 func (g *Guest) QP(pd, sendCQ, recvCQ uint32, typ string) QP {
 	g.T.Helper()
 	q := QP{Object: g.Object(3)}

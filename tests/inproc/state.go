@@ -41,6 +41,8 @@ var passing = map[string]string{
 	"pvrdma.Worker.pending":     "the look itself is a task",
 	"timerwheel.Wheel.cur":      "a clock",
 	"soft.poller.now":           "a clock",
+	"soft.poller.packet":        "scratch of the worker",
+	"soft.context.mads":         "a clock",
 	"soft.counts.due":           "a clock",
 	"soft.counts.dirty":         "whether there is something to publish",
 	"soft.counts.shared":        "what was published of live, now and then",

@@ -90,7 +90,8 @@ type lane struct {
 	done uint32
 }
 
-// lanes returns a user's queue pair that is connected with itself and the kernel's GSI queue pair, both ready to send.
+// lanes returns a user's queue pair that is connected with itself, one of datagrams, and the kernel's GSI queue pair, all ready
+// to send.
 func lanes(b *board) map[string]*lane {
 	b.t.Helper()
 	cq, kcq := b.CQ(b.ctx, 64), b.CQ(0, 64)
@@ -101,8 +102,16 @@ func lanes(b *board) map[string]*lane {
 	b.Must(b.ToInit(gsi.Handle).Set("attr_mask", b.Mask("STATE", "PKEY_INDEX", "QKEY")).Set("attrs.qkey", 0x80010000), "", "")
 	b.Must(b.ToState(gsi.Handle, "RTR"), "", "")
 	b.Must(b.ToRTS(gsi.Handle).Set("attr_mask", b.Mask("STATE", "SQ_PSN")), "", "")
+	ud := b.Guest.QP(b.pd, cq.Handle, cq.Handle, "UD")
+	b.Must(b.ToInit(ud.Handle).Set("attr_mask", b.Mask("STATE", "PKEY_INDEX", "PORT", "QKEY")).Set("attrs.qkey", 7), "", "")
+	b.Must(b.ToState(ud.Handle, "RTR"), "", "")
+	b.Must(b.ToRTS(ud.Handle).Set("attr_mask", b.Mask("STATE", "SQ_PSN")), "", "")
 	b.Ready()
-	return map[string]*lane{"RC": {b: b, qp: rc, cq: cq, page: 1}, "GSI": {b: b, qp: gsi, cq: kcq, pd: b.kpd}}
+	return map[string]*lane{
+		"UD":  {b: b, qp: ud, cq: cq, page: 1, pd: b.pd},
+		"RC":  {b: b, qp: rc, cq: cq, page: 1},
+		"GSI": {b: b, qp: gsi, cq: kcq, pd: b.kpd},
+	}
 }
 
 // post writes a send request and returns the status it completes with.
@@ -148,27 +157,36 @@ func TestARequestThatBreaksARuleIsOneFailedRequestAndTheQueueGoesOn(t *testing.T
 		moves  pvrdma.GuestErrorReason
 		counts int
 	}{
-		"one element too many":      {[]string{"RC", "GSI"}, num(inproc.QPSGE + 1), []uint64{locQPOp}, pvrdma.BadWQE, 1},
-		"2^31 elements":             {[]string{"RC", "GSI"}, num(1 << 31), []uint64{locQPOp}, pvrdma.BadWQE, 1},
-		"2^32-1 elements":           {[]string{"RC", "GSI"}, num(1<<32 - 1), []uint64{locQPOp}, pvrdma.BadWQE, 1},
-		"an opcode that is not its": {[]string{"RC", "GSI"}, func(hdr, _ layout.View) { hdr.Set("opcode", 11) }, []uint64{locQPOp}, pvrdma.BadWQE, 1},
-		"a datagram by another domain's address": {[]string{"GSI"}, func(hdr, _ layout.View) {
+		"one element too many":      {[]string{"RC", "UD", "GSI"}, num(inproc.QPSGE + 1), []uint64{locQPOp}, pvrdma.BadWQE, 1},
+		"2^31 elements":             {[]string{"RC", "UD", "GSI"}, num(1 << 31), []uint64{locQPOp}, pvrdma.BadWQE, 1},
+		"2^32-1 elements":           {[]string{"RC", "UD", "GSI"}, num(1<<32 - 1), []uint64{locQPOp}, pvrdma.BadWQE, 1},
+		"an opcode that is not its": {[]string{"RC", "UD", "GSI"}, func(hdr, _ layout.View) { hdr.Set("opcode", 11) }, []uint64{locQPOp}, pvrdma.BadWQE, 1},
+		"a datagram by another domain's address": {[]string{"UD", "GSI"}, func(hdr, _ layout.View) {
 			hdr.Set("wr.ud.av.port_pd", hdr.Get("wr.ud.av.port_pd")+1)
 		}, []uint64{locQPOp}, pvrdma.BadWQE, 1},
-		"a datagram through another port": {[]string{"GSI"}, func(hdr, _ layout.View) {
+		"a datagram through another port": {[]string{"UD", "GSI"}, func(hdr, _ layout.View) {
 			hdr.Set("wr.ud.av.port_pd", hdr.Get("wr.ud.av.port_pd")^3<<24)
 		}, []uint64{locQPOp}, pvrdma.BadWQE, 1},
-		"a datagram by a GID that is not bound": {[]string{"GSI"}, func(hdr, _ layout.View) {
+		"a datagram by a GID that is not bound": {[]string{"UD", "GSI"}, func(hdr, _ layout.View) {
 			hdr.Set("wr.ud.av.gid_index", 200).Set("num_sge", 0)
+		}, []uint64{locQPOp}, pvrdma.BadWQE, 0},
+		"a datagram to a multicast group": {[]string{"UD", "GSI"}, func(hdr, _ layout.View) {
+			hdr.SetBytes("wr.ud.av.dgid", []byte{0xff, 0x0e, 15: 1})
+		}, []uint64{locQPOp}, pvrdma.BadWQE, 0},
+		"a datagram to a GID that nobody has": {[]string{"UD", "GSI"}, func(hdr, _ layout.View) {
+			hdr.SetBytes("wr.ud.av.dgid", []byte{0xfe, 0x80, 15: 77}).Set("num_sge", 0)
 		}, []uint64{success}, pvrdma.BadWQE, 0},
-		"two lengths whose sum wraps": {[]string{"RC", "GSI"}, func(hdr, sge layout.View) {
+		"a datagram longer than a packet": {[]string{"UD", "GSI"}, func(_, sge layout.View) {
+			sge.Set("length", 4097)
+		}, []uint64{locLen}, pvrdma.BadWQE, 0},
+		"two lengths whose sum wraps": {[]string{"RC", "UD", "GSI"}, func(hdr, sge layout.View) {
 			hdr.Set("num_sge", 2)
 			next := sge.Bytes()[:32:32][16:]
 			copy(next, sge.Bytes())
 			sge.Set("length", 0xffffff00)
 			next[8], next[9], next[10], next[11] = 0, 2, 0, 0
 		}, []uint64{locLen, locProt}, pvrdma.BadWQE, 0},
-		"a key of nothing": {[]string{"RC", "GSI"}, func(_, sge layout.View) { sge.Set("lkey", 0xdeadbeef) }, []uint64{locProt}, pvrdma.BadWQE, 0},
+		"a key of nothing": {[]string{"RC", "UD", "GSI"}, func(_, sge layout.View) { sge.Set("lkey", 0xdeadbeef) }, []uint64{locProt}, pvrdma.BadWQE, 0},
 	} {
 		for _, which := range c.lanes {
 			t.Run(name+"/"+which, func(t *testing.T) {

@@ -38,8 +38,8 @@ func createQP() command {
 		"max_inline_data": refused(unix.EINVAL, 1, 64, 1<<31, max32),
 		"is_srq":          refused(unix.EOPNOTSUPP, 1, 2, 255),
 		"sq_sig_all":      ignored("a C truth value: whatever is not 0 is true", 1, 2, 255),
-		"qp_type": join(refused(unix.EOPNOTSUPP, 0, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 255),
-			with("for the kernel", kernelQP, refused(unix.EBUSY, 1), taken(2))),
+		"qp_type": join(refused(unix.EOPNOTSUPP, 0, 1, 3, 5, 6, 7, 8, 9, 10, 11, 255), taken(4),
+			with("for the kernel", kernelQP, refused(unix.EBUSY, 1), taken(2, 4))),
 		"reserved": reserved(3),
 		"total_chunks": join(
 			refused(unix.EINVAL, 0, 1, 2),
