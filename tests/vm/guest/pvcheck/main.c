@@ -35,6 +35,7 @@ static const char usage_text[] =
 	"  -u, --signal-every N  one send completion for so many messages (1)\n"
 	"  -S, --seed N          (1)\n"
 	"  -c, --corrupt-at N    message N carries one wrong byte: the run must FAIL\n"
+	"  -C, --counter         one word that the server's processors and --messages atomic operations add to\n"
 	"  -E, --errors          check protection instead; -x, --skip LIST  without these checks\n"
 	"The last line is `pvcheck: PASS ...` (exit 0), `pvcheck: FAIL ...` (1: the device did wrong, 2: set-up),\n"
 	"or `pvcheck: LOST ...` (3: the other side is gone, nothing was wrong until then).\n";
@@ -78,7 +79,8 @@ static const struct option long_options[] = {
 	{"events", 0, NULL, 'e'},    {"srq", 0, NULL, 'Q'},      {"ops", 1, NULL, 'o'},          {"messages", 1, NULL, 'n'},
 	{"seconds", 1, NULL, 't'},   {"depth", 1, NULL, 'q'},    {"size", 1, NULL, 's'},         {"max-size", 1, NULL, 'm'},
 	{"max-sge", 1, NULL, 'G'},   {"seed", 1, NULL, 'S'},     {"signal-every", 1, NULL, 'u'}, {"corrupt-at", 1, NULL, 'c'},
-	{"errors", 0, NULL, 'E'},    {"skip", 1, NULL, 'x'},     {"self", 0, NULL, 'L'},         {"help", 0, NULL, 'h'},
+	{"counter", 0, NULL, 'C'},   {"errors", 0, NULL, 'E'},   {"skip", 1, NULL, 'x'},         {"self", 0, NULL, 'L'},
+	{"help", 0, NULL, 'h'},
 	{0},
 };
 
@@ -102,6 +104,7 @@ static void set_option(struct options *o, int c, char *value)
 	case 'S': o->plan.seed = number(value, 0, UINT64_MAX, "--seed"); break;
 	case 'c': o->plan.corrupt_at = number(value, 0, UINT64_MAX - 1, "--corrupt-at"); break;
 	case 'E': o->plan.errors = 1; break;
+	case 'C': o->plan.counter = 1; break;
 	case 'x': o->skip = value; break;
 	case 'L': o->self = true; break;
 	case 'h': fputs(usage_text, stdout); exit(EXIT_PASS);
@@ -127,7 +130,7 @@ static struct options parse(int argc, char **argv)
 			 .signal_every = 1},
 	};
 	int c;
-	while ((c = getopt_long(argc, argv, "d:i:g:p:eQo:n:t:q:s:m:G:S:u:c:Ex:h", long_options, NULL)) != -1)
+	while ((c = getopt_long(argc, argv, "d:i:g:p:eQo:n:t:q:s:m:G:S:u:c:CEx:h", long_options, NULL)) != -1)
 		set_option(&o, c, optarg);
 	if (argc - optind > 1 || (o.self && optind < argc)) {
 		fputs(usage_text, stderr);
@@ -157,7 +160,7 @@ static void serve(struct end *e)
 		checks = errors_run(e, false, "");
 	} else {
 		end_connect(e, NULL);
-		traffic_server(e, &t);
+		(e->plan.counter ? counter_server : traffic_server)(e, &t);
 	}
 	end_destroy(e);
 	if (checks)
@@ -185,6 +188,9 @@ static void request(struct end *e, const struct options *o)
 	end_create(e);
 	if (e->plan.errors) {
 		checks = errors_run(e, true, o->skip);
+	} else if (e->plan.counter) {
+		end_connect(e, NULL);
+		counter_client(e, o->messages, &t);
 	} else {
 		end_connect(e, NULL);
 		traffic_client(e, o->messages, o->seconds, &t);
@@ -193,6 +199,8 @@ static void request(struct end *e, const struct options *o)
 	barrier(e);
 	if (o->plan.errors)
 		printf("pvcheck: PASS checks=%u\n", checks);
+	else if (o->plan.counter)
+		printf("pvcheck: PASS counter messages=%lu\n", t.messages);
 	else if (o->plan.corrupt_at < t.messages)
 		die(EXIT_DIFFERENT, "client: the planted wrong byte was not noticed");
 	else

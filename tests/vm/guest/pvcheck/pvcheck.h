@@ -38,6 +38,7 @@ struct plan {
 	uint32_t max_sge;
 	uint32_t signal_every; // one completion for so many messages
 	uint32_t errors;       // 1: the protection checks instead of traffic
+	uint32_t counter;      // 1: one word that all add to, instead of traffic
 };
 
 // One end of the connection.
@@ -137,6 +138,8 @@ struct totals {
 };
 void traffic_client(struct end *e, uint64_t count, double limit, struct totals *t);
 void traffic_server(struct end *e, struct totals *t);
+void counter_client(struct end *e, uint64_t count, struct totals *t); // counter.c
+void counter_server(struct end *e, struct totals *t);
 unsigned errors_run(struct end *e, bool client, const char *skip);
 
 #endif
