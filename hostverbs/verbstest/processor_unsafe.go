@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// addAsProcessor adds to an aligned word of a guest's memory as one of its processors does.
-func addAsProcessor(ram []byte, off, v uint64) {
+// addAsProcessor adds to an aligned word of a guest's memory as one of its processors does, and returns the sum.
+func addAsProcessor(ram []byte, off, v uint64) (sum uint64) {
 	// SAFETY: the slice holds the word; the memory of the tests' guests begins at a page.
-	atomic.AddUint64((*uint64)(unsafe.Pointer(unsafe.SliceData(ram[off:off+8]))), v)
+	return atomic.AddUint64((*uint64)(unsafe.Pointer(unsafe.SliceData(ram[off:off+8]))), v)
 }
