@@ -112,9 +112,6 @@ func (c *fakeContext) CreateQP(pd hostverbs.PD, init *hostverbs.QPInitAttr, h ho
 		q.pd.users++
 		init.SendCQ.(*fakeCQ).users++
 		init.RecvCQ.(*fakeCQ).users++
-		if init.SRQ != nil {
-			init.SRQ.(*fakeSRQ).users++
-		}
 		return q
 	})
 	return q, err
@@ -163,9 +160,6 @@ func (q *fakeQP) Destroy() error {
 	q.pd.users--
 	q.init.SendCQ.(*fakeCQ).users--
 	q.init.RecvCQ.(*fakeCQ).users--
-	if q.init.SRQ != nil {
-		q.init.SRQ.(*fakeSRQ).users--
-	}
 	return nil
 }
 

@@ -50,8 +50,7 @@ func (q *qp) flushHeld() {
 }
 
 // flush completes what is posted with WCWRFlushErr, in order: first what the engine holds, which the turn itself pays for.
-// It says whether there may be more receives: a receive queue in shared memory can be refilled for ever. Those of a shared
-// receive queue are for others.
+// It says whether there may be more receives: a receive queue in shared memory can be refilled for ever.
 func (q *qp) flush(b *budget) (more bool) {
 	q.flushHeld()
 	if q.rq.have {
@@ -59,7 +58,7 @@ func (q *qp) flush(b *budget) (more bool) {
 		q.completeRecv(hostverbs.WCWRFlushErr)
 	}
 	for ; b.wrs > 0; b.wrs-- {
-		if q.dead || q.srq != nil {
+		if q.dead {
 			return false
 		}
 		ok, err := q.h.PullRecv(&q.rq.wr)

@@ -32,14 +32,10 @@ type qp struct {
 	pl             *poller
 	pd             *pd
 	sendCQ, recvCQ *cq
-	srq            *srq // nil if it has a receive queue of its own
-	// recvPD is the domain of the memory that receives name, maxRecvSGE how many entries each has at most.
-	recvPD     *pd
-	maxRecvSGE uint32
-	h          hostverbs.QPHandler
-	num        uint32
-	typ        hostverbs.QPType
-	sigAll     bool
+	h              hostverbs.QPHandler
+	num            uint32
+	typ            hostverbs.QPType
+	sigAll         bool
 	// gone belongs to control calls: destroyed, or its context closed.
 	gone bool
 
@@ -77,9 +73,6 @@ func (c *context) CreateQP(p hostverbs.PD, init *hostverbs.QPInitAttr, h hostver
 	q.pd.users++
 	q.sendCQ.users++
 	q.recvCQ.users++
-	if q.srq != nil {
-		q.srq.users++
-	}
 	c.qps[q] = struct{}{}
 	c.pl.owner.Do(func() {
 		q.incarnation = q.pl.incarnate()
@@ -109,16 +102,7 @@ func (c *context) newQP(p hostverbs.PD, init *hostverbs.QPInitAttr, h hostverbs.
 	if err := c.checkType(init.Type); err != nil {
 		return nil, err
 	}
-	shared, err := c.ownSRQ(init.SRQ)
-	if err != nil {
-		return nil, err
-	}
-	limits, recvPD, maxRecvSGE := init.Cap, d, init.Cap.MaxRecvSGE
-	if shared != nil {
-		limits.MaxRecvWR, limits.MaxRecvSGE = 0, 0
-		recvPD, maxRecvSGE = shared.pd, shared.maxSGE
-	}
-	if err := checkCap(&limits); err != nil {
+	if err := checkCap(&init.Cap); err != nil {
 		return nil, err
 	}
 	if h == nil {
@@ -128,10 +112,9 @@ func (c *context) newQP(p hostverbs.PD, init *hostverbs.QPInitAttr, h hostverbs.
 		return nil, fmt.Errorf("%d queue pairs, the limit: %w", len(c.qps), unix.ENOMEM)
 	}
 	q := &qp{
-		ctx: c, pl: c.pl, pd: d, sendCQ: scq, recvCQ: rcq, srq: shared, h: h,
-		recvPD: recvPD, maxRecvSGE: maxRecvSGE,
+		ctx: c, pl: c.pl, pd: d, sendCQ: scq, recvCQ: rcq, h: h,
 		num: gsi.QPN, typ: init.Type, sigAll: init.SQSigAll,
-		attr: hostverbs.QPAttr{Cap: limits},
+		attr: hostverbs.QPAttr{Cap: init.Cap},
 	}
 	q.sq.timer.F = func(int64) { q.want(todoRun) }
 	if q.typ != hostverbs.QPTypeGSI {
@@ -183,9 +166,6 @@ func (q *qp) Destroy() error {
 	q.pd.users--
 	q.sendCQ.users--
 	q.recvCQ.users--
-	if q.srq != nil {
-		q.srq.users--
-	}
 	delete(q.ctx.qps, q)
 	return nil
 }
