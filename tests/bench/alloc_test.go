@@ -16,6 +16,7 @@ import (
 	"github.com/pvrdmad/pvrdmad/hostverbs/soft"
 	"github.com/pvrdmad/pvrdmad/pvrdma"
 	"github.com/pvrdmad/pvrdmad/pvrdma/pcifn"
+	"github.com/pvrdmad/pvrdmad/tests/bench/poster"
 	"github.com/pvrdmad/pvrdmad/vfiouser"
 )
 
@@ -88,7 +89,8 @@ const maxMallocs = 10
 func TestAMillionMessagesAllocateNothing(t *testing.T) {
 	for name, q := range map[string]flowRequest{
 		"WRITE":       {Size: smallSize, Slots: smallSlots, Window: smallWindow, Count: 1_000_000},
-		"SEND":        {Size: smallSize, Slots: smallSlots, Window: smallWindow, Count: 100_000, SEND: true},
+		"SEND":        {Size: smallSize, Slots: smallSlots, Window: smallWindow, Count: 100_000, Op: poster.SEND},
+		"READ":        {Size: smallSize, Slots: smallSlots, Window: smallWindow, Count: 100_000, Op: poster.READ},
 		"4 KiB WRITE": {Size: 4096, Slots: 4, Window: smallWindow, Count: 100_000},
 	} {
 		messages := q.Count / raceSlowdown

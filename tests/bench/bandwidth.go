@@ -2,7 +2,11 @@
 
 package main
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/pvrdmad/pvrdmad/tests/bench/poster"
+)
 
 // Large messages: 1 MiB, 16 places of the memory of each side, so that neither side's memory stays in the caches of a
 // core.
@@ -65,12 +69,8 @@ func measureLayout(b *bench, i int) ([]result, error) {
 		return largeSize / a.PerMessage, err
 	}
 	var all []result
-	for _, send := range []bool{false, true} {
-		q := flowRequest{Size: largeSize, Slots: largeSlots, Window: largeWindow, SEND: send, Time: b.turn}
-		op := "WRITE"
-		if send {
-			op = "SEND"
-		}
+	for _, op := range []poster.Op{poster.WRITE, poster.SEND} {
+		q := flowRequest{Size: largeSize, Slots: largeSlots, Window: largeWindow, Op: op, Time: b.turn}
 		subject := func() (float64, error) {
 			v, err := w.rate(q)
 			return largeSize / v, err

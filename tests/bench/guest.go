@@ -102,9 +102,7 @@ func bootEnd(q bootRequest, n, queues int) (*end, error) {
 	if e.pd, err = e.ctx.AllocPD(); err != nil {
 		return nil, err
 	}
-	access := m.L.Const("PVRDMA_ACCESS_LOCAL_WRITE") | m.L.Const("PVRDMA_ACCESS_REMOTE_WRITE") |
-		m.L.Const("PVRDMA_ACCESS_REMOTE_READ")
-	if e.mr, err = e.pd.Register(o.Bytes, 0, access); err != nil {
+	if e.mr, err = e.pd.Register(o.Bytes, 0, access(m)); err != nil {
 		return nil, err
 	}
 	if e.cq, err = e.ctx.CreateCQ(cqe); err != nil {
@@ -123,6 +121,16 @@ func bootEnd(q bootRequest, n, queues int) (*end, error) {
 	return e, nil
 }
 
+// access is all that a device gives a peer of memory.
+func access(m *testguest.Machine) uint32 {
+	all := m.L.Const("PVRDMA_ACCESS_LOCAL_WRITE") | m.L.Const("PVRDMA_ACCESS_REMOTE_WRITE") |
+		m.L.Const("PVRDMA_ACCESS_REMOTE_READ")
+	if m.Dev.Caps().Get32("atomic_ops") != 0 {
+		all |= m.L.Const("PVRDMA_ACCESS_REMOTE_ATOMIC")
+	}
+	return all
+}
+
 // connect takes queue pair i of an end to RTS.
 func connect(e, peer *end, i int) error { return connectQP(e, e.qps[i], peer.m, peer.qps[i].QPN) }
 
@@ -131,8 +139,8 @@ func connectQP(e *end, q *verbs.QP, peer *testguest.Machine, qpn uint32) error {
 	l := e.m.L
 	path := verbs.Path{DGID: peer.GIDs[0], DMAC: peer.MAC(), QPN: qpn}
 	tuning := verbs.Tuning{
-		Access: l.Const("PVRDMA_ACCESS_LOCAL_WRITE") | l.Const("PVRDMA_ACCESS_REMOTE_WRITE"),
-		MTU:    l.Const("PVRDMA_MTU_4096"), Timeout: 14, RetryCnt: 7, RNRRetry: 7, MinRNRTimer: 1, RDAtomic: 1, DestRDAtomic: 1,
+		Access: access(e.m),
+		MTU:    l.Const("PVRDMA_MTU_4096"), Timeout: 14, RetryCnt: 7, RNRRetry: 7, MinRNRTimer: 1, RDAtomic: 16, DestRDAtomic: 16,
 	}
 	if err := q.ToInit(tuning); err != nil {
 		return err
@@ -173,7 +181,7 @@ func (e *end) piece(key uint32) poster.Piece {
 // instead of the device.
 type flowRequest struct {
 	Size, Slots, Window, Active, List int
-	SEND                              bool
+	Op                                poster.Op
 	Bare                              bool
 	Time                              time.Duration
 	Count                             uint64
@@ -184,7 +192,7 @@ type flowAnswer struct{ P50, P99, PerMessage float64 }
 
 // flow makes the flow that a request describes, over all connections, and what checks it.
 func (c *child) flow(q flowRequest) (f *poster.Flow, from, to []byte, err error) {
-	f = &poster.Flow{Size: q.Size, Slots: q.Slots, Window: q.Window, Active: q.Active, List: q.List, SEND: q.SEND}
+	f = &poster.Flow{Size: q.Size, Slots: q.Slots, Window: q.Window, Active: q.Active, List: q.List, Op: q.Op}
 	if q.Bare {
 		if c.shared == nil {
 			return nil, nil, nil, errors.New("no bare loop was made")
@@ -196,7 +204,11 @@ func (c *child) flow(q flowRequest) (f *poster.Flow, from, to []byte, err error)
 	for _, p := range c.guests {
 		f.Lanes = append(f.Lanes, p.lanes...)
 	}
-	return f, c.guests[0].a.mr.Mem, c.guests[0].b.mr.Mem, nil
+	near, far := c.guests[0].a.mr.Mem, c.guests[0].b.mr.Mem
+	if q.Op == poster.READ {
+		near, far = far, near
+	}
+	return f, near, far, nil
 }
 
 // checked runs messages and looks whether they have arrived: the first pair's memory must be equal afterwards.
@@ -212,6 +224,15 @@ func (c *child) checked(q flowRequest, run func(f *poster.Flow) (flowAnswer, err
 	from, to = from[:n], to[:n]
 	fill(from)
 	clear(to)
+	arrived := func() error {
+		if !bytes.Equal(from, to) {
+			return errors.New("the target is not what the source is")
+		}
+		return nil
+	}
+	if q.Op.Atomic() {
+		arrived = func() error { return counted(from, to, f.Posted()) }
+	}
 	// Every place is written once before the clock runs, so that no page is new and the target is whole.
 	if err := f.Count(uint64(q.Slots * f.ActiveLanes())); err != nil {
 		return flowAnswer{}, err
@@ -220,10 +241,24 @@ func (c *child) checked(q flowRequest, run func(f *poster.Flow) (flowAnswer, err
 	if err != nil {
 		return flowAnswer{}, err
 	}
-	if !bytes.Equal(from, to) {
-		return flowAnswer{}, errors.New("the target is not what the source is")
+	return a, arrived()
+}
+
+// counted says whether atomic operations have counted each word as often as its place was used, and answered with the value
+// before.
+func counted(answers, words []byte, posted uint64) error {
+	sum := uint64(0)
+	for at := 0; at < len(words); at += 8 {
+		word, answer := binary.LittleEndian.Uint64(words[at:]), binary.LittleEndian.Uint64(answers[at:])
+		if answer+1 != word {
+			return fmt.Errorf("word %d is %d, the last answer was %d", at/8, word, answer)
+		}
+		sum += word
 	}
-	return a, nil
+	if sum != posted {
+		return fmt.Errorf("%d operations have counted to %d", posted, sum)
+	}
+	return nil
 }
 
 // fill writes a pattern that differs from turn to turn.

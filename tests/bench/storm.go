@@ -86,7 +86,7 @@ func (m messageStorm) run(c *child, goOn func() bool) (n uint64, err error) {
 				from, to := l.From, l.To
 				from.Addr, from.Len = from.Addr+at, uint32(size)
 				to.Addr, to.Len = to.Addr+at, uint32(size)
-				l.Send.Send(n, from, to)
+				l.Send.Write(n, from, to)
 				n++
 			}
 			if n != before {

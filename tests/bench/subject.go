@@ -17,6 +17,7 @@ func subjects() []subject {
 	return []subject{
 		{name: "write64", measure: measureLatency},
 		{name: "rate64", measure: measureRate},
+		{name: "operations", measure: measureOperations},
 		{name: "bandwidth", measure: measureBandwidth},
 		{name: "queues", measure: measureQueues},
 		{name: "command", measure: measureCommand},

@@ -92,7 +92,7 @@ func TestARequestThatIsWrongIsRefusedAndMovesNothing(t *testing.T) {
 			l.view.Source[0], l.view.Source[1023] = 1, 1
 			from, to := good()
 			spoil(&from, &to)
-			l.flow.Lanes[0].Send.Send(1, from, to)
+			l.flow.Lanes[0].Send.Write(1, from, to)
 			l.flow.Lanes[0].Send.Ring()
 			<-l.ended
 			if l.worker.Refused != 1 || l.worker.Served != 0 {
@@ -112,7 +112,7 @@ func TestACompletionIsWholeWhenItIsSeen(t *testing.T) {
 	from := poster.Piece{Addr: bareloop.SourceAddr, Len: 64, Key: bareloop.SourceKey}
 	to := poster.Piece{Addr: bareloop.TargetAddr, Len: 64, Key: bareloop.TargetKey}
 	for i := range uint32(50) {
-		l.flow.Lanes[0].Send.Send(uint64(i)+1000, from, to)
+		l.flow.Lanes[0].Send.Write(uint64(i)+1000, from, to)
 		l.flow.Lanes[0].Send.Ring()
 		for ram.Load32(l.view.CQState, 8) != i+1 {
 			if l.isOver() {

@@ -25,6 +25,27 @@ type Lane struct {
 	From, To Piece
 }
 
+// Op is what a message does.
+type Op int
+
+// Operations. A SEND comes with its receive at the other end. An atomic operation, which has 8 bytes, counts the word at
+// its place.
+const (
+	WRITE Op = iota
+	SEND
+	READ
+	FetchAdd
+	CompareSwap
+)
+
+// String is the operation's name.
+func (o Op) String() string {
+	return [...]string{"WRITE", "SEND", "READ", "FETCH_AND_ADD", "CMP_AND_SWP"}[o]
+}
+
+// Atomic says whether the operation counts words.
+func (o Op) Atomic() bool { return o >= FetchAdd }
+
 // Flow is messages of one size over lanes, each lane in its turn.
 type Flow struct {
 	Lanes []Lane
@@ -37,8 +58,8 @@ type Flow struct {
 	Window int
 	// List is how many messages are posted with one doorbell, at most the window; 0 is 1.
 	List int
-	// SEND says that messages are SENDs into receives of the other end, not WRITEs.
-	SEND bool
+	// Op is what the messages are.
+	Op Op
 
 	posted, done uint64
 	lane         int // the next one's
@@ -51,6 +72,9 @@ func (f *Flow) place(p Piece, i uint64) Piece {
 	at := int(i%uint64(f.Slots)) * f.Size
 	return Piece{Addr: p.Addr + uint64(at), Len: uint32(f.Size), Key: p.Key}
 }
+
+// Posted is how many messages were posted.
+func (f *Flow) Posted() uint64 { return f.posted }
 
 // ActiveLanes is how many lanes are used.
 func (f *Flow) ActiveLanes() int {
@@ -65,19 +89,32 @@ func (f *Flow) post(count int) {
 	n := uint64(f.ActiveLanes())
 	l, i := &f.Lanes[f.lane], f.posted/n
 	for range count {
-		to := f.place(l.To, i)
-		if f.SEND {
-			l.Recv.Recv(i, to)
-			l.Recv.Ring()
-			to = Piece{}
-		}
-		l.Send.Send(i, f.place(l.From, i), to)
+		f.put(l, i, f.place(l.From, i), f.place(l.To, i))
 		f.posted++
 		i++
 	}
 	l.Send.Ring()
 	if f.lane++; f.lane == int(n) {
 		f.lane = 0
+	}
+}
+
+// put writes the request for message i of a lane.
+func (f *Flow) put(l *Lane, i uint64, near, far Piece) {
+	switch f.Op {
+	case WRITE:
+		l.Send.Write(i, near, far)
+	case SEND:
+		l.Recv.Recv(i, far)
+		l.Recv.Ring()
+		l.Send.Send(i, near)
+	case READ:
+		l.Send.Read(i, near, far)
+	case FetchAdd:
+		l.Send.FetchAdd(i, near, far, 1)
+	case CompareSwap:
+		n := i / uint64(f.Slots) // how often the word was counted before
+		l.Send.CompareSwap(i, near, far, n, n+1)
 	}
 }
 
@@ -107,7 +144,7 @@ func (f *Flow) findQueues() {
 		if !slices.Contains(f.cqs, l.CQ) {
 			f.cqs = append(f.cqs, l.CQ)
 		}
-		if f.SEND && !slices.Contains(f.recvCQs, l.RecvCQ) {
+		if f.Op == SEND && !slices.Contains(f.recvCQs, l.RecvCQ) {
 			f.recvCQs = append(f.recvCQs, l.RecvCQ)
 		}
 	}

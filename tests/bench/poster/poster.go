@@ -69,19 +69,44 @@ type Piece struct {
 	Len, Key uint32
 }
 
-// Send puts a signaled WRITE of a piece to remote, or a SEND if remote has no key, into the queue. Ring shows it.
-func (q *Work) Send(id uint64, from, remote Piece) {
+// Write puts a signaled WRITE of a piece to remote into the queue. Ring shows it.
+func (q *Work) Write(id uint64, from, remote Piece) { q.post(id, abi.WRRDMAWrite, from, remote) }
+
+// Read puts a signaled READ of remote into a piece into the queue. Ring shows it.
+func (q *Work) Read(id uint64, into, remote Piece) { q.post(id, abi.WRRDMARead, into, remote) }
+
+// Send puts a signaled SEND of a piece into the queue. Ring shows it.
+func (q *Work) Send(id uint64, from Piece) { q.post(id, abi.WRSend, from, Piece{}) }
+
+// FetchAdd puts a signaled addition to the 8 bytes of remote into the queue, whose old value comes into a piece. Ring shows
+// it.
+func (q *Work) FetchAdd(id uint64, into, remote Piece, add uint64) {
+	atomic(q.post(id, abi.WRAtomicFetchAndAdd, into, Piece{}), remote, add, 0)
+}
+
+// CompareSwap puts a signaled exchange of the 8 bytes of remote for swap, if they are expect, into the queue. Their old value
+// comes into a piece. Ring shows it.
+func (q *Work) CompareSwap(id uint64, into, remote Piece, expect, swap uint64) {
+	atomic(q.post(id, abi.WRAtomicCmpAndSwp, into, Piece{}), remote, expect, swap)
+}
+
+// atomic writes what atomic operations have in the place of a remote address and key.
+func atomic(b []byte, remote Piece, compareAdd, swap uint64) {
+	binary.LittleEndian.PutUint64(b[32:], remote.Addr)
+	binary.LittleEndian.PutUint64(b[40:], compareAdd)
+	binary.LittleEndian.PutUint64(b[48:], swap)
+	binary.LittleEndian.PutUint32(b[56:], remote.Key)
+}
+
+func (q *Work) post(id uint64, op abi.WROpcode, local, remote Piece) []byte {
 	b := q.slot()
-	op := uint32(abi.WRSend)
-	if remote.Key != 0 {
-		op = uint32(abi.WRRDMAWrite)
-	}
 	binary.LittleEndian.PutUint64(b[0:], id)
 	binary.LittleEndian.PutUint64(b[8:], 1) // one element
 	binary.LittleEndian.PutUint64(b[16:], uint64(op)|uint64(abi.SendSignaled)<<32)
 	binary.LittleEndian.PutUint64(b[32:], remote.Addr)
 	binary.LittleEndian.PutUint64(b[40:], uint64(remote.Key))
-	put(b[abi.SendWQEHdrSize:], from)
+	put(b[abi.SendWQEHdrSize:], local)
+	return b
 }
 
 // Recv puts a receive into the queue. Ring shows it.
