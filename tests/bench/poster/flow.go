@@ -105,9 +105,7 @@ func (f *Flow) put(l *Lane, i uint64, near, far Piece) {
 	case WRITE:
 		l.Send.Write(i, near, far)
 	case SEND:
-		l.Recv.Recv(i, far)
-		l.Recv.Ring()
-		l.Send.Send(i, near)
+		l.Send.Send(i, f.place(l.From, f.receive(l)))
 	case READ:
 		l.Send.Read(i, near, far)
 	case FetchAdd:
@@ -116,6 +114,25 @@ func (f *Flow) put(l *Lane, i uint64, near, far Piece) {
 		n := i / uint64(f.Slots) // how often the word was counted before
 		l.Send.CompareSwap(i, near, far, n, n+1)
 	}
+}
+
+// receives is how many receives are posted with one doorbell, when fewer than as many are left: programs keep a queue of
+// them.
+const receives = 16
+
+// receive returns the number of the receive that takes the next message of a lane, having posted more if there are few.
+// Those of a flow are left for the next one of the same sizes.
+func (f *Flow) receive(l *Lane) uint64 {
+	r := l.Recv
+	if r.posted-r.matched < receives {
+		for range receives {
+			r.Recv(r.posted, f.place(l.To, r.posted))
+			r.posted++
+		}
+		r.Ring()
+	}
+	r.matched++
+	return r.matched - 1
 }
 
 // reap takes what has been completed, and says whether there was something.

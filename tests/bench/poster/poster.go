@@ -36,6 +36,8 @@ type Work struct {
 
 	prod, mask, stride uint32
 	prodAt, consAt     int
+	// posted counts the receives of a receive queue, matched those that a message was sent for.
+	posted, matched uint64
 }
 
 // NewSend returns the send queue whose indices lie in state and whose requests fill slots.
