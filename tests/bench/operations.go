@@ -8,6 +8,9 @@ import (
 	"github.com/pvrdmad/pvrdmad/tests/bench/poster"
 )
 
+// atomicSize is what an atomic operation has, in bytes.
+const atomicSize = 8
+
 // operationAims are what an operation may take, compared with a WRITE of the same size over the same connection.
 var operationAims = []struct {
 	op    poster.Op
@@ -17,6 +20,8 @@ var operationAims = []struct {
 }{
 	{poster.READ, smallSize, smallSlots, aim{AtMost: 1.5}},
 	{poster.SEND, smallSize, smallSlots, aim{AtMost: 1.3}},
+	{poster.FetchAdd, atomicSize, smallSlots, aim{AtMost: 1.5}},
+	{poster.CompareSwap, atomicSize, smallSlots, aim{AtMost: 1.5}},
 }
 
 // measureOperations measures the operations against the WRITE: one at a time, and 32 under way.
