@@ -155,6 +155,6 @@ func (f WCFlags) String() string {
 // String returns the event's name, for example "QP_ACCESS_ERR".
 func (e EventType) String() string {
 	return enumName("EventType", uint8(e), []string{
-		"QP_FATAL", "QP_REQ_ERR", "QP_ACCESS_ERR", "COMM_EST", "SQ_DRAINED", "QP_LAST_WQE_REACHED",
+		"QP_FATAL", "QP_REQ_ERR", "QP_ACCESS_ERR", "COMM_EST", "SQ_DRAINED", "QP_LAST_WQE_REACHED", "SRQ_LIMIT_REACHED",
 	})
 }

@@ -54,7 +54,7 @@ type ContextConfig struct {
 
 // Limits bounds the objects of one guest. What is beyond a limit is refused with ENOMEM.
 type Limits struct {
-	MaxQP, MaxCQ, MaxMR, MaxPD int
+	MaxQP, MaxCQ, MaxMR, MaxPD, MaxSRQ int
 }
 
 // Context is an engine opened for one guest, see ibv_open_device(3). All its methods are control calls.
@@ -71,6 +71,9 @@ type Context interface {
 	AllocMR(pd PD, pages int, src PageSource) (MR, error)
 	// CreateCQ creates a completion queue of at least cqe entries.
 	CreateCQ(cqe int) (CQ, error)
+	// CreateSRQ creates a shared receive queue whose receives name memory of the protection domain. The engine reports to h
+	// on the owner's thread.
+	CreateSRQ(pd PD, attr SRQAttr, h SRQHandler) (SRQ, error)
 	// CreateQP creates a queue pair in RESET. The engine reports to h on the owner's thread.
 	CreateQP(pd PD, attr *QPInitAttr, h QPHandler) (QP, error)
 	// BindGID makes gid the context's address number index. An index in use is replaced; a GID that another
@@ -95,7 +98,7 @@ const (
 
 // PD is a protection domain, see ibv_alloc_pd(3).
 type PD interface {
-	// Dealloc frees it; EBUSY while an MR or a QP uses it.
+	// Dealloc frees it; EBUSY while an MR, an SRQ or a QP uses it.
 	Dealloc() error
 }
 
@@ -145,6 +148,9 @@ type QPInitAttr struct {
 	Type           QPType
 	// SQSigAll asks for a completion of every send work request, as sq_sig_all does.
 	SQSigAll bool
+	// SRQ, if not nil, is where receives come from: the QP has no receive queue of its own, and its limits in Cap mean
+	// nothing and are 0 in a query.
+	SRQ SRQ
 }
 
 // QP is a queue pair of an engine.
@@ -165,7 +171,7 @@ type QP interface {
 	// returns. A call is a visit: see VisitWRs. Owner thread only.
 	PostSend(wrs []SendWR) int
 	// RecvPosted says that the receive queue may have new requests: a hint, needed only so that a QP in ERR
-	// flushes them. Owner thread only.
+	// flushes them. A QP in ERR leaves the requests of an SRQ to others. Owner thread only.
 	RecvPosted()
 	// Fail moves the QP to ERR because the device can no longer serve it, for example after its completion queue
 	// overflowed: work that is posted is flushed, nothing else is completed. Owner thread only.

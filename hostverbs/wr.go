@@ -176,10 +176,10 @@ type WC struct {
 	Solicited bool
 }
 
-// EventType is an asynchronous event of a QP, enum ib_event_type (include/rdma/ib_verbs.h).
+// EventType is an asynchronous event of a QP or an SRQ, enum ib_event_type (include/rdma/ib_verbs.h).
 type EventType uint8
 
-// Events that an engine reports of a QP.
+// Events that an engine reports of a QP, and the last one of an SRQ.
 const (
 	EventQPFatal EventType = iota
 	EventQPReqErr
@@ -187,4 +187,5 @@ const (
 	EventCommEst
 	EventSQDrained
 	EventQPLastWQEReached
+	EventSRQLimitReached
 )

@@ -9,13 +9,13 @@ import (
 
 // books is everything that commands add to or take from.
 type books struct {
-	Contexts, PDs, MRs, CQs, QPs uint32
-	Attached                     int // entries in the contexts' lists of queues
-	Polled                       int
-	Pinned                       uint64
-	PinnedPages                  int // as guestmem counts them
-	Engine                       map[string]int
-	GIDs                         map[int]hostverbs.GID
+	Contexts, PDs, MRs, CQs, QPs, SRQs uint32
+	Attached                           int // entries in the contexts' lists of queues
+	Polled                             int
+	Pinned                             uint64
+	PinnedPages                        int // as guestmem counts them
+	Engine                             map[string]int
+	GIDs                               map[int]hostverbs.GID
 }
 
 func (g *guest) books() books {
@@ -23,8 +23,9 @@ func (g *guest) books() books {
 	b := books{PinnedPages: g.space.Stats().Pinned}
 	g.rig.worker.Do(func() {
 		b.Contexts, b.PDs, b.MRs, b.CQs, b.QPs = d.contexts.live, d.pds.live, d.mrs.live, d.cqs.live, d.qps.live
-		b.Attached = len(d.kernel.qps) + len(d.kernel.cqs)
-		d.contexts.each(func(c *userContext) { b.Attached += len(c.qps) + len(c.cqs) })
+		b.SRQs = d.srqs.live
+		b.Attached = len(d.kernel.qps) + len(d.kernel.cqs) + len(d.kernel.srqs)
+		d.contexts.each(func(c *userContext) { b.Attached += len(c.qps) + len(c.cqs) + len(c.srqs) })
 		b.Polled = len(d.polled)
 		b.Pinned = d.pinned
 	})

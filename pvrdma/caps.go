@@ -35,11 +35,11 @@ func (d *Device) capabilities() abi.DeviceCaps {
 		MaxQP: min(cut(a.MaxQP, l.MaxQP), maxQPHandles), MaxQPWR: a.MaxQPWR, MaxSGE: a.MaxSGE, MaxSGERd: a.MaxSGERd,
 		MaxCQ: cut(a.MaxCQ, l.MaxCQ), MaxCQE: a.MaxCQE, MaxMR: cut(a.MaxMR, l.MaxMR), MaxPD: cut(a.MaxPD, l.MaxPD),
 		MaxQPRdAtom: a.MaxQPRdAtom, MaxQPInitRdAtom: a.MaxQPInitRdAtom, MaxAH: a.MaxAH,
+		MaxSRQ: cut(a.MaxSRQ, l.MaxSRQ), MaxSRQWR: a.MaxSRQWR, MaxSRQSGE: a.MaxSRQSGE,
 		MaxUAR: d.cfg.MaxUAR, GIDTblLen: gidTableLen, MaxPKeys: pkeyTableLen, LocalCAAckDelay: a.LocalCAAckDelay,
 		PhysPortCnt: portNum, Mode: abi.DeviceModeRoCE, GIDTypes: abi.GIDTypes(d.cfg.GIDType),
 	}
 	offerOperations(&c, &a)
-	// Shared receive queues are offered when the commands that make use of them are served.
 	return c
 }
 

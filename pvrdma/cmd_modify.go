@@ -23,8 +23,8 @@ func (d *Device) modifyQP(req *Request, _ *Response) error {
 	if mask&hostverbs.QPStateMask == 0 {
 		return d.modify(q, &attr, mask)
 	}
-	if !q.mayMove(attr.QPState) {
-		return fmt.Errorf("queue pair %d to %s: %w", q.handle, attr.QPState, guestmem.ErrRevoked)
+	if err := q.mayMove(attr.QPState); err != nil {
+		return fmt.Errorf("queue pair %d to %s: %w", q.handle, attr.QPState, err)
 	}
 	parked := q.parked // which commands alone change
 	if attr.QPState == hostverbs.StateReset {
@@ -47,10 +47,17 @@ func (d *Device) modifyQP(req *Request, _ *Response) error {
 	return nil
 }
 
-// mayMove reports whether the queue pair has what it needs in a state. Without its memory it would look as if it worked,
-// and complete nothing: it can only come to rest.
-func (q *queuePair) mayMove(to hostverbs.QPState) bool {
-	return to == hostverbs.StateReset || to == hostverbs.StateErr || !q.pages.Revoked()
+// mayMove says what the queue pair needs in a state and has lost. Without its memory, or a queue of others', it would look as
+// if it worked, and complete nothing: it can only come to rest.
+func (q *queuePair) mayMove(to hostverbs.QPState) (err error) {
+	switch {
+	case to == hostverbs.StateReset || to == hostverbs.StateErr:
+	case q.pages.Revoked():
+		err = guestmem.ErrRevoked
+	default:
+		q.dev.worker.Do(func() { err = q.lacks() })
+	}
+	return err
 }
 
 func (d *Device) modify(q *queuePair, attr *hostverbs.QPAttr, mask hostverbs.AttrMask) error {

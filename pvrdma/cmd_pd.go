@@ -106,6 +106,7 @@ func (d *Device) removeContext(c *userContext) error {
 	})
 	err := errors.Join(
 		inBatches(d, c.qps, d.removeQP),
+		inBatches(d, c.srqs, d.removeSRQ),
 		inBatches(d, c.cqs, d.removeCQ),
 		inBatches(d, ownedBy(c, d.mrs.slots), d.removeMR),
 		inBatches(d, ownedBy(c, d.pds.slots), d.removePD),

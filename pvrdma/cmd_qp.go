@@ -27,13 +27,16 @@ func (d *Device) createQP(req *Request, resp *Response) error {
 	if q.pages, err = d.pinDirectory(r.PDirDMA, uint32(r.TotalChunks), guestmem.ProtRead|guestmem.ProtWrite); err != nil {
 		return fmt.Errorf("queue pair: %w", err)
 	}
-	q.engine, err = d.engine.CreateQP(q.pd.engine, &hostverbs.QPInitAttr{
+	init := hostverbs.QPInitAttr{
 		SendCQ: q.sendCQ.engine, RecvCQ: q.recvCQ.engine, Type: hostverbs.QPType(r.QPType), SQSigAll: r.SQSigAll != 0,
 		Cap: hostverbs.QPCap{
 			MaxSendWR: r.MaxSendWR, MaxRecvWR: r.MaxRecvWR, MaxSendSGE: r.MaxSendSGE, MaxRecvSGE: r.MaxRecvSGE,
 		},
-	}, q)
-	if err != nil {
+	}
+	if q.srq != nil {
+		init.SRQ = q.srq.engine
+	}
+	if q.engine, err = d.engine.CreateQP(q.pd.engine, &init, q); err != nil {
 		q.pages.Release()
 		return err
 	}
@@ -42,6 +45,9 @@ func (d *Device) createQP(req *Request, resp *Response) error {
 		q.ctx.addQP(q)
 		q.sendCQ.users++
 		q.recvCQ.users++
+		if q.srq != nil {
+			q.srq.users++
+		}
 		d.pinned += uint64(r.TotalChunks)
 	})
 	a := abi.CmdCreateQPRespV2{
@@ -65,10 +71,9 @@ func (d *Device) newQueuePair(r *abi.CmdCreateQPReq) (*queuePair, error) {
 	if recv == nil || recv.ctx != pd.ctx {
 		return nil, noSuch("completion queue of the context", r.RecvCQHandle)
 	}
-	for _, c := range []*completionQueue{send, recv} {
-		if c.pages.Revoked() { // its completions would go nowhere
-			return nil, fmt.Errorf("completion queue %d: %w", c.handle, guestmem.ErrRevoked)
-		}
+	srq, err := d.srqOf(r, pd)
+	if err != nil {
+		return nil, err
 	}
 	switch {
 	case r.QPType == abi.QPTypeRC, r.QPType == abi.QPTypeUD:
@@ -76,40 +81,80 @@ func (d *Device) newQueuePair(r *abi.CmdCreateQPReq) (*queuePair, error) {
 	default:
 		return nil, fmt.Errorf("queue pair of type %v: %w", r.QPType, unix.EOPNOTSUPP)
 	}
-	if r.IsSRQ != 0 {
-		return nil, fmt.Errorf("queue pair with a shared receive queue: %w", unix.EOPNOTSUPP)
-	}
 	if r.MaxInlineData != 0 {
 		return nil, fmt.Errorf("queue pair with %d bytes of inline data, none are offered: %w", r.MaxInlineData,
 			unix.EINVAL)
 	}
 	q := &queuePair{
-		dev: d, ctx: pd.ctx, pd: pd, typ: r.QPType, sendCQ: send, recvCQ: recv,
+		dev: d, ctx: pd.ctx, pd: pd, typ: r.QPType, sendCQ: send, recvCQ: recv, srq: srq,
 		parked: true,
 	}
+	d.worker.Do(func() { err = q.lacks() })
+	if err != nil {
+		return nil, err
+	}
+	return q, d.layOutQP(q, r)
+}
+
+// srqOf returns the shared receive queue that a request names, nil if it names none. What it says of a receive queue means
+// nothing then: see ibv_create_qp(3).
+func (d *Device) srqOf(r *abi.CmdCreateQPReq, pd *protectionDomain) (*sharedReceiveQueue, error) {
+	if r.IsSRQ == 0 {
+		return nil, nil
+	}
+	s := d.srqs.get(r.SRQHandle)
+	if s == nil || s.ctx != pd.ctx {
+		return nil, noSuch("shared receive queue of the context", r.SRQHandle)
+	}
+	r.MaxRecvWR, r.MaxRecvSGE = 0, 0
+	return s, nil
+}
+
+// lacks says what the queue pair cannot work without and has lost: its completions or its receives would go nowhere, and
+// nobody would be told once more. Runs inside Worker.Do.
+func (q *queuePair) lacks() error {
+	for _, c := range []*completionQueue{q.sendCQ, q.recvCQ} {
+		if c.pages.Revoked() {
+			return c.revoked()
+		}
+		if c.dead {
+			return fmt.Errorf("completion queue %d has failed: %w", c.handle, unix.EIO)
+		}
+	}
+	if s := q.srq; s != nil && s.dead {
+		return fmt.Errorf("shared receive queue %d has failed: %w", s.handle, unix.EIO)
+	}
+	return nil
+}
+
+// layOutQP finds the queues of a queue pair in its pages: one of indices, those for sends, those for receives.
+func (d *Device) layOutQP(q *queuePair, r *abi.CmdCreateQPReq) error {
 	sendStride, ok := abi.SendWQEStride(r.MaxSendSGE)
 	if !ok {
-		return nil, fmt.Errorf("queue pair with %d send elements: %w", r.MaxSendSGE, unix.EINVAL)
-	}
-	recvStride, ok := abi.RecvWQEStride(r.MaxRecvSGE)
-	if !ok {
-		return nil, fmt.Errorf("queue pair with %d receive elements: %w", r.MaxRecvSGE, unix.EINVAL)
+		return fmt.Errorf("queue pair with %d send elements: %w", r.MaxSendSGE, unix.EINVAL)
 	}
 	if err := d.layOut(&q.sq, "send", r.MaxSendWR, r.MaxSendSGE, sendStride); err != nil {
-		return nil, err
+		return err
 	}
-	if err := d.layOut(&q.rq, "receive", r.MaxRecvWR, r.MaxRecvSGE, recvStride); err != nil {
-		return nil, err
+	sendPages, recvPages := abi.WQEPages(r.MaxSendWR, sendStride), uint64(0)
+	if q.srq == nil {
+		stride, ok := abi.RecvWQEStride(r.MaxRecvSGE)
+		if !ok {
+			return fmt.Errorf("queue pair with %d receive elements: %w", r.MaxRecvSGE, unix.EINVAL)
+		}
+		if err := d.layOut(&q.rq, "receive", r.MaxRecvWR, r.MaxRecvSGE, stride); err != nil {
+			return err
+		}
+		recvPages = abi.WQEPages(r.MaxRecvWR, stride)
 	}
-	sendPages, recvPages := abi.WQEPages(r.MaxSendWR, sendStride), abi.WQEPages(r.MaxRecvWR, recvStride)
 	if uint64(r.SendChunks) < sendPages || uint64(r.TotalChunks) < 1+uint64(r.SendChunks)+recvPages {
-		return nil, fmt.Errorf("queue pair in %d pages, %d of them for sends, want 1+%d+%d: %w", r.TotalChunks,
+		return fmt.Errorf("queue pair in %d pages, %d of them for sends, want 1+%d+%d: %w", r.TotalChunks,
 			r.SendChunks, sendPages, recvPages, unix.EINVAL)
 	}
 	q.sq.base, q.sq.prodAt, q.sq.consAt = abi.PageSize, txProdTail, txConsHead
 	q.rq.base, q.rq.prodAt, q.rq.consAt = abi.PageSize*(1+uint64(r.SendChunks)), rxProdTail, rxConsHead
 	q.pinned = uint32(r.TotalChunks)
-	return q, nil
+	return nil
 }
 
 func (d *Device) layOut(w *workQueue, name string, maxWR, maxSGE, stride uint32) error {
@@ -144,6 +189,9 @@ func (d *Device) removeQP(q *queuePair) error {
 		q.ctx.dropQP(q)
 		q.sendCQ.users--
 		q.recvCQ.users--
+		if q.srq != nil {
+			q.srq.users--
+		}
 		q.dead, q.failing = true, false
 		d.pinned -= uint64(q.pinned)
 	})
@@ -155,6 +203,9 @@ func (d *Device) removeQP(q *queuePair) error {
 	d.endOrphan(q.sendCQ)
 	if q.recvCQ != q.sendCQ {
 		d.endOrphan(q.recvCQ)
+	}
+	if s := q.srq; s != nil && d.srqs.get(s.handle) != s {
+		_ = s.engine.Destroy()
 	}
 	return nil
 }

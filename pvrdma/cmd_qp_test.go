@@ -62,7 +62,9 @@ func TestAQueuePairThatCannotBeIsRefused(t *testing.T) {
 	ctx, pd := g.user(1)
 	c := g.createCQ(ctx, 8)
 	kc, kpd := g.createCQ(0, 8), g.createPD(0)
-	other := g.createCQ(g.createUC(2), 8)
+	ctx2, pd2 := g.user(2)
+	other := g.createCQ(ctx2, 8)
+	mine, theirs := g.createSRQ(pd, 8), g.createSRQ(pd2, 8)
 	type req = abi.CmdCreateQPReq
 	cases := []struct {
 		name  string
@@ -77,7 +79,11 @@ func TestAQueuePairThatCannotBeIsRefused(t *testing.T) {
 		{"UC", func(q *req) { q.QPType = 3 }, unix.EOPNOTSUPP},
 		{"no type at all", func(q *req) { q.QPType = 0xff }, unix.EOPNOTSUPP},
 		{"GSI for a user", func(q *req) { q.QPType = abi.QPTypeGSI }, unix.EOPNOTSUPP},
-		{"shared receive queue", func(q *req) { q.IsSRQ = 1 }, unix.EOPNOTSUPP},
+		{"a shared receive queue that is none", func(q *req) { q.IsSRQ, q.SRQHandle = 1, 99 }, unix.EINVAL},
+		{"a shared receive queue of another context", func(q *req) { q.IsSRQ, q.SRQHandle = 1, theirs.handle }, unix.EINVAL},
+		{"one page too few beside a shared receive queue", func(q *req) {
+			q.IsSRQ, q.SRQHandle, q.TotalChunks = 1, mine.handle, q.SendChunks
+		}, unix.EINVAL},
 		{"inline data", func(q *req) { q.MaxInlineData = 1 }, unix.EINVAL},
 		{"no send requests", func(q *req) { q.MaxSendWR = 0 }, unix.EINVAL},
 		{"no receive requests", func(q *req) { q.MaxRecvWR = 0 }, unix.EINVAL},

@@ -47,6 +47,14 @@ func handlers(c abi.Cmd) handler {
 		return (*Device).queryQP
 	case abi.CmdDestroyQP:
 		return (*Device).destroyQP
+	case abi.CmdCreateSRQ:
+		return (*Device).createSRQ
+	case abi.CmdModifySRQ:
+		return (*Device).modifySRQ
+	case abi.CmdQuerySRQ:
+		return (*Device).querySRQ
+	case abi.CmdDestroySRQ:
+		return (*Device).destroySRQ
 	case abi.CmdCreateUC:
 		return (*Device).createUC
 	case abi.CmdDestroyUC:

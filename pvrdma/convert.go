@@ -145,6 +145,8 @@ func asyncEvent(e hostverbs.EventType) (abi.EventType, bool) {
 		return abi.EventSQDrained, true
 	case hostverbs.EventQPLastWQEReached:
 		return abi.EventQPLastWQEReached, true
+	case hostverbs.EventSRQLimitReached:
+		return abi.EventSRQLimitReached, true
 	}
 	return 0, false
 }

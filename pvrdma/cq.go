@@ -65,13 +65,12 @@ type completionQueue struct {
 	inGrace   bool
 	graceFrom int64
 	graceMark uint64
-	// failing says that the queue has failed and not all its queue pairs have, failAt is the next slot of Device.qps to look
-	// at for them.
-	failing bool
-	failAt  int
+	common
 	// users counts the queue pairs that use it, at is where it stands in the context's list. Written inside Worker.Do.
 	users, at int
 }
+
+func (c *completionQueue) usedBy(q *queuePair) bool { return q.sendCQ == c || q.recvCQ == c }
 
 // stageLen is how many entries are put together before they are written to the guest, at most.
 const stageLen = sendBatch
@@ -239,29 +238,7 @@ func (c *completionQueue) fail() {
 	}
 	c.dead = true
 	c.dev.asyncEvent(abi.EventCQErr, c.handle)
-	c.failQPs()
-}
-
-// failQPs fails the queue pairs that use the queue, in the next passes: a guest may have thousands of both.
-func (c *completionQueue) failQPs() {
-	c.failing, c.failAt = true, 0
-	c.dev.failing.push(c)
-}
-
-// spreadFailures fails queue pairs whose completion queue has failed.
-func (d *Device) spreadFailures() {
-	for d.failing.len() > 0 && d.looks > 0 {
-		c := d.failing.front()
-		if c.failAt >= len(d.qps.slots) {
-			d.failing.pop().failing = false
-			continue
-		}
-		d.looks--
-		if q := d.qps.slots[c.failAt]; q != nil && (q.sendCQ == c || q.recvCQ == c) {
-			q.failLater()
-		}
-		c.failAt++
-	}
+	c.dev.failUsers(c)
 }
 
 // arm serves a doorbell that came by message. The guest may have looked at the queue before the doorbell reached us, so

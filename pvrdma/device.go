@@ -78,6 +78,7 @@ type Device struct {
 	mrs      table[memoryRegion]
 	cqs      table[completionQueue]
 	qps      table[queuePair]
+	srqs     table[sharedReceiveQueue]
 	// pinned counts pages of objects that are registered now.
 	pinned uint64
 	// polled are the contexts whose doorbell pages are looked at, in no order.
@@ -88,10 +89,10 @@ type Device struct {
 	failed bool
 	// busy says that the device had work left at the end of its last visit.
 	busy bool
-	// ready are the queue pairs that wait for a turn, failing the completion queues whose queue pairs are to fail, graced
-	// those whose grace time is running.
+	// ready are the queue pairs that wait for a turn, failing the queues whose queue pairs are to fail, graced the completion
+	// queues whose grace time is running.
 	ready   fifo[*queuePair]
-	failing fifo[*completionQueue]
+	failing fifo[commonQueue]
 	graced  fifo[*completionQueue]
 	// share and looks are how much may still be done for the device in this pass: see passShare and passLooks. unit is how
 	// many bytes are a share of it.
@@ -143,7 +144,9 @@ func (d *Device) Counters() (c Counters) {
 // Objects returns how many objects there are between two visits of the worker. Any goroutine.
 func (d *Device) Objects() (o Objects) {
 	d.worker.Do(func() {
-		o = Objects{Contexts: d.contexts.live, PDs: d.pds.live, MRs: d.mrs.live, CQs: d.cqs.live, QPs: d.qps.live}
+		o = Objects{
+			Contexts: d.contexts.live, PDs: d.pds.live, MRs: d.mrs.live, CQs: d.cqs.live, QPs: d.qps.live, SRQs: d.srqs.live,
+		}
 	})
 	return o
 }
@@ -190,6 +193,7 @@ func (d *Device) Reset() error {
 func (d *Device) releaseAll() {
 	_ = inBatches(d, d.mrs.all(), func(m *memoryRegion) error { m.release(); return nil })
 	_ = inBatches(d, d.qps.all(), func(q *queuePair) error { q.release(); return nil })
+	_ = inBatches(d, d.srqs.all(), func(s *sharedReceiveQueue) error { s.release(); return nil })
 	_ = inBatches(d, d.cqs.all(), func(c *completionQueue) error { c.release(); return nil })
 	d.worker.Do(d.clearTables)
 }
@@ -199,11 +203,12 @@ func (d *Device) clearTables() {
 	d.contexts = newTable[userContext](firstHandle, d.caps.MaxUAR-1)
 	d.pds = newTable[protectionDomain](firstHandle, d.caps.MaxPD)
 	d.mrs = newTable[memoryRegion](firstHandle, d.caps.MaxMR)
-	// CQ and QP handles stay below the capability, because the driver indexes its tables with them.
+	// CQ, QP and SRQ handles stay below the capability, because the driver indexes its tables with them.
 	d.cqs = newTable[completionQueue](firstHandle, d.caps.MaxCQ-firstHandle)
 	d.qps = newTable[queuePair](firstHandle, d.caps.MaxQP-firstHandle)
+	d.srqs = newTable[sharedReceiveQueue](firstHandle, max(d.caps.MaxSRQ, firstHandle)-firstHandle)
 	d.pinned, d.polled = 0, nil
-	d.ready, d.failing, d.graced = fifo[*queuePair]{}, fifo[*completionQueue]{}, fifo[*completionQueue]{}
+	d.ready, d.failing, d.graced = fifo[*queuePair]{}, fifo[commonQueue]{}, fifo[*completionQueue]{}
 	d.busy, d.unflushed = false, false
 }
 

@@ -16,7 +16,10 @@ import (
 // makes one pass. The sender waits beyond it.
 const maxTrapped = 1024
 
-var errNoSuchObject = fmt.Errorf("doorbell of an object that is not there or not the context's: %w", unix.EINVAL)
+var (
+	errNoSuchObject = fmt.Errorf("doorbell of an object that is not there or not the context's: %w", unix.EINVAL)
+	errNoRecvQueue  = fmt.Errorf("doorbell for receives of a queue pair that takes them from a shared queue: %w", unix.EINVAL)
+)
 
 // userContext is a user of the device: a process of the guest that opened it, or the guest kernel (handle 0).
 type userContext struct {
@@ -25,6 +28,7 @@ type userContext struct {
 	page uint32
 	qps  []*queuePair
 	cqs  []*completionQueue
+	srqs []*sharedReceiveQueue
 
 	// words counts the words for completion queues that were found in the doorbell page. Worker.
 	words uint64
@@ -211,7 +215,6 @@ func (d *Device) takeTrapped() bool {
 
 // ring serves a doorbell that came by message; its meaning is exact.
 func (d *Device) ring(b doorbell) {
-	d.live.Doorbells++
 	handle := b.value & abi.UARHandleMask
 	switch b.offset {
 	case abi.UARQPOffset:
@@ -220,6 +223,11 @@ func (d *Device) ring(b doorbell) {
 			d.violation(BadDoorbell, errNoSuchObject)
 			return
 		}
+		if q.hasNoRing(b.value) {
+			d.violation(BadDoorbell, errNoRecvQueue)
+			return
+		}
+		d.live.Doorbells++
 		q.rung(b.value)
 	case abi.UARCQOffset:
 		c := d.cqs.get(handle)
@@ -227,7 +235,10 @@ func (d *Device) ring(b doorbell) {
 			d.violation(BadDoorbell, errNoSuchObject)
 			return
 		}
+		d.live.Doorbells++
 		c.arm(b.value)
+	case abi.UARSRQOffset:
+		d.ringSRQ(b.value, func(s *sharedReceiveQueue) bool { return b.page == 0 || s.ctx.page == b.page })
 	default:
 		d.violation(BadDoorbell, errNoSuchObject)
 	}
@@ -249,16 +260,15 @@ func (d *Device) takePage(c *userContext) (worked, watched bool) {
 		}
 	}
 	if d.doorbells.Load32(base+abi.UARCQOffset) != 0 {
-		d.doorbells.Swap32(base+abi.UARCQOffset, 0)
+		v := d.doorbells.Swap32(base+abi.UARCQOffset, 0)
+		if q := d.cqs.get(v & abi.UARHandleMask); q == nil || q.ctx != c {
+			d.violation(BadDoorbell, errNoSuchObject) // it may hide one that is good
+		}
 		c.words++
 		c.cqSweep.begin(len(c.cqs))
 		watched = true
 	}
-	if d.doorbells.Load32(base+abi.UARSRQOffset) != 0 {
-		d.doorbells.Swap32(base+abi.UARSRQOffset, 0)
-		d.violation(BadDoorbell, errNoSuchObject)
-		worked = true
-	}
+	worked = d.takeSRQWord(c) || worked
 	if c.cqSweep.left > 0 {
 		c.sweepCQs(d)
 		worked = worked || c.cqSweep.left > 0
@@ -266,20 +276,27 @@ func (d *Device) takePage(c *userContext) (worked, watched bool) {
 	return worked, watched
 }
 
-// takeQPWord serves the word of queue pairs of a context's page, and reports whether there was one.
+// takeQPWord serves the word of queue pairs of a context's page, and reports whether there was one. One that names no queue pair
+// of the context may hide one that does.
 func (d *Device) takeQPWord(c *userContext) bool {
 	word := int(c.page)*abi.PageSize + abi.UARQPOffset
 	if d.doorbells.Load32(word) == 0 {
 		return false
 	}
 	v := d.doorbells.Swap32(word, 0)
-	d.live.Doorbells++
 	d.looks-- // a word may be of nobody
 	q := d.qps.get(v & abi.UARHandleMask)
-	if q != nil && q.ctx == c {
-		q.rung(abi.UARQPSend | abi.UARQPRecv) // one of the two may have hidden the other
-	} else {
+	switch {
+	case q == nil || q.ctx != c:
 		q = nil
+		d.violation(BadDoorbell, errNoSuchObject)
+	case q.hasNoRing(v):
+		d.violation(BadDoorbell, errNoRecvQueue)
+	default:
+		d.live.Doorbells++
+	}
+	if q != nil {
+		q.rung(abi.UARQPSend | abi.UARQPRecv) // one of the two may have hidden the other
 	}
 	if q == nil || len(c.qps) > 1 {
 		c.qpSweep.begin(len(c.qps))

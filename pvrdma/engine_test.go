@@ -38,6 +38,7 @@ func newFakeEngine() *fakeEngine {
 			MaxCQE: 8192, MaxMR: 32, MaxPD: 16, MaxAH: 1024, MaxQPRdAtom: 16, MaxQPInitRdAtom: 16, LocalCAAckDelay: 15,
 			AtomicCmpSwap: true, AtomicFetchAdd: true, LocalInvalidate: true, RemoteInvalidate: true, FastRegistration: true,
 			MaxFastRegPageLen: 16,
+			MaxSRQ:            8, MaxSRQWR: 64, MaxSRQSGE: 3,
 		},
 		port: hostverbs.PortAttr{
 			Active: true, MaxMTU: hostverbs.MTU4096, ActiveMTU: hostverbs.MTU2048, MaxMsgSize: 1 << 30, ActiveWidth: 2,

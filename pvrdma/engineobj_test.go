@@ -112,6 +112,9 @@ func (c *fakeContext) CreateQP(pd hostverbs.PD, init *hostverbs.QPInitAttr, h ho
 		q.pd.users++
 		init.SendCQ.(*fakeCQ).users++
 		init.RecvCQ.(*fakeCQ).users++
+		if init.SRQ != nil {
+			init.SRQ.(*fakeSRQ).users++
+		}
 		return q
 	})
 	return q, err
@@ -160,6 +163,9 @@ func (q *fakeQP) Destroy() error {
 	q.pd.users--
 	q.init.SendCQ.(*fakeCQ).users--
 	q.init.RecvCQ.(*fakeCQ).users--
+	if q.init.SRQ != nil {
+		q.init.SRQ.(*fakeSRQ).users--
+	}
 	return nil
 }
 

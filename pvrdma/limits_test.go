@@ -14,7 +14,7 @@ import (
 // its tables with, and after one object is gone one more can be made.
 func TestEveryTableHasALimit(t *testing.T) {
 	cfg := defaultConfig()
-	cfg.Limits = hostverbs.Limits{MaxQP: 5, MaxCQ: 6, MaxMR: 4, MaxPD: 3}
+	cfg.Limits = hostverbs.Limits{MaxQP: 5, MaxCQ: 6, MaxMR: 4, MaxPD: 3, MaxSRQ: 4}
 	r := newRig(t)
 	g := r.idleGuest(cfg, false)
 	g.activate()
@@ -43,6 +43,10 @@ func TestEveryTableHasALimit(t *testing.T) {
 		{
 			"queue pairs", func() request { return g.qpReq(pd, c, c) }, word(20), caps.MaxQP, 4,
 			func(h uint32) request { return &abi.CmdDestroyQPReq{Hdr: hdr(abi.CmdDestroyQP), QPHandle: h} },
+		},
+		{
+			"shared receive queues", func() request { return g.srqReq(pd, 8, 2) }, word(16), caps.MaxSRQ, 3,
+			func(h uint32) request { return &abi.CmdDestroySRQReq{Hdr: hdr(abi.CmdDestroySRQ), SRQHandle: h} },
 		},
 	}
 	for _, cs := range cases {
@@ -82,7 +86,8 @@ func TestFailingCommandsLeakNothing(t *testing.T) {
 	pd, c := g.createPD(0), g.createCQ(0, 8)
 	reqs := map[string]request{
 		"CreateQP": g.qpReq(pd, c, c), "CreateCQ": g.cqReq(0, 64), "RegMR": g.userMR(pd, 4),
-		"AllocPD": &abi.CmdCreatePDReq{Hdr: hdr(abi.CmdCreatePD)},
+		"CreateSRQ": g.srqReq(pd, 8, 2),
+		"AllocPD":   &abi.CmdCreatePDReq{Hdr: hdr(abi.CmdCreatePD)},
 	}
 	for method, req := range reqs {
 		r.engine.refuseWith(method, unix.ENOMEM)

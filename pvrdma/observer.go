@@ -184,7 +184,7 @@ type Counters struct {
 
 // Objects are how many objects a device holds at the moment.
 type Objects struct {
-	Contexts, PDs, MRs, CQs, QPs uint32
+	Contexts, PDs, MRs, CQs, QPs, SRQs uint32
 }
 
 // Add adds the counters of another device of the same guest.

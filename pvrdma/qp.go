@@ -66,9 +66,11 @@ type queuePair struct {
 	sendCQ          *completionQueue
 	sq, rq          workQueue
 	recvCQ          *completionQueue
-	ctx             *userContext
-	pd              *protectionDomain
-	typ             abi.QPType
+	// srq is where receives come from, nil if they have a ring in pages. What is said of rq is then not so.
+	srq *sharedReceiveQueue
+	ctx *userContext
+	pd  *protectionDomain
+	typ abi.QPType
 	// reported is the state that the Observer heard of last. Command goroutine.
 	reported hostverbs.QPState
 	pinned   uint32 // pages
@@ -90,10 +92,13 @@ func (q *queuePair) rung(value uint32) {
 			q.serveSends()
 		}
 	}
-	if value&abi.UARQPRecv != 0 && !q.dead {
+	if value&abi.UARQPRecv != 0 && !q.dead && q.srq == nil {
 		q.engine.RecvPosted()
 	}
 }
+
+// hasNoRing reports whether a doorbell is for receives that the queue pair does not take from a ring of its own.
+func (q *queuePair) hasNoRing(value uint32) bool { return value&abi.UARQPRecv != 0 && q.srq != nil }
 
 // look is rung for a queue pair whose doorbell may have been hidden: most have nothing new, and cost two loads of one line.
 func (q *queuePair) look() {
@@ -105,25 +110,35 @@ func (q *queuePair) look() {
 	if err != nil || send != q.sq.cons {
 		q.rung(abi.UARQPSend)
 	}
+	if q.srq != nil {
+		return
+	}
 	if recv, err := q.pages.Load32(rxProdTail); err == nil && recv != q.rq.prod && !q.dead {
 		q.engine.RecvPosted()
 	}
 }
 
-// refresh reads the guest's index of a queue and returns how many requests wait in it. An index that is not valid ends
-// the queue pair.
-func (q *queuePair) refresh(w *workQueue) uint32 {
-	prod, err := q.pages.Load32(w.prodAt)
+// pending reads the guest's index and returns how many requests wait, or what is wrong with it.
+func (w *workQueue) pending(pages *guestmem.Pages) (uint32, GuestErrorReason, error) {
+	prod, err := pages.Load32(w.prodAt)
 	if err != nil {
-		q.broken(BadMemory, err)
-		return 0
+		return 0, BadMemory, err
 	}
 	n, ok := w.ring.Pending(prod, w.cons)
 	if !ok {
-		q.broken(BadRing, errBadIndex)
-		return 0
+		return 0, BadRing, errBadIndex
 	}
 	w.prod = prod
+	return n, 0, nil
+}
+
+// refresh reads the guest's index of a queue and returns how many requests wait in it. An index that is not valid ends
+// the queue pair.
+func (q *queuePair) refresh(w *workQueue) uint32 {
+	n, reason, err := w.pending(q.pages)
+	if err != nil {
+		q.broken(reason, err)
+	}
 	return n
 }
 
@@ -222,7 +237,7 @@ func (q *queuePair) PullRecv(wr *hostverbs.RecvWR) (ok bool, err error) {
 	if q.rq.prod == q.rq.cons && q.refresh(&q.rq) == 0 {
 		return false, nil
 	}
-	if err := q.decodeRecv(q.rq.cons, wr); err != nil {
+	if err := q.dev.decodeRecv(q.pages, &q.rq, wr); err != nil {
 		q.broken(BadMemory, err)
 		return false, err
 	}
@@ -290,7 +305,7 @@ func (q *queuePair) failLater() {
 // settle moves the queue pair to the error state now if it is to go there: a guest that was told of an error of its completion
 // queue may ask. Runs inside Worker.Do.
 func (q *queuePair) settle() {
-	if !q.parked && (q.failing || q.sendCQ.failing || q.recvCQ.failing) {
+	if !q.parked && (q.failing || q.sendCQ.failing || q.recvCQ.failing || (q.srq != nil && q.srq.failing)) {
 		q.failing = false
 		q.engine.Fail()
 	}

@@ -135,15 +135,40 @@ func TestAResetThatIsRefusedFailsTheBrokenQueuePairAfterAll(t *testing.T) {
 	}
 }
 
-func TestAQueuePairThatLostItsCompletionQueueInResetFailsWhenItLeaves(t *testing.T) {
-	r, g, q, c := polledCQ(t, 8)
+// TestAQueuePairThatLostItsCompletionQueueDoesNotLeaveReset: its completions would go nowhere, and nobody would be told.
+func TestAQueuePairThatLostItsCompletionQueueDoesNotLeaveReset(t *testing.T) {
+	for name, lose := range map[string]struct {
+		how  func(g *guest, c *guestCQ)
+		want unix.Errno
+	}{
+		"destroyed": {func(g *guest, c *guestCQ) {
+			g.must(&abi.CmdDestroyCQReq{Hdr: hdr(abi.CmdDestroyCQ), CQHandle: c.handle}, nil)
+		}, unix.EFAULT},
+		"failed": {func(_ *guest, c *guestCQ) { c.dev().fail() }, unix.EIO},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, g, q, c := polledCQ(t, 8)
+			q.reset()
+			lose.how(g, c)
+			r.settle()
+			if q.engine.failed() != 0 {
+				t.Error("a queue pair in RESET has failed")
+			}
+			g.refused(q.modifyReq(hostverbs.StateInit), lose.want)
+			q.modify(hostverbs.StateErr)
+		})
+	}
+}
+
+func TestAQueuePairThatLosesItsCompletionQueueOnItsWayOutOfResetFails(t *testing.T) {
+	r, _, q, c := polledCQ(t, 8)
 	q.reset()
-	g.must(&abi.CmdDestroyCQReq{Hdr: hdr(abi.CmdDestroyCQ), CQHandle: c.handle}, nil)
-	r.settle()
-	if q.engine.failed() != 0 {
-		t.Error("a queue pair in RESET has failed")
+	q.engine.afterModify = func() {
+		c.dev().fail() // the worker runs while the command does
+		r.settle()
 	}
 	q.modify(hostverbs.StateInit)
+	q.engine.afterModify = nil
 	r.settle()
 	if q.engine.failed() != 1 {
 		t.Errorf("failed %d times, want once", q.engine.failed())

@@ -9,7 +9,7 @@ import (
 	"github.com/pvrdmad/pvrdmad/guestmem"
 )
 
-// EndRevoked ends the queue pairs and completion queues whose memory, or a part of it, was unmapped: each gets its event
+// EndRevoked ends the queue pairs, completion queues and shared receive queues whose memory, or a part of it, was unmapped: each gets its event
 // and goes to the error state, whether or not it is in use. A page list that was revoked never comes back, so that memory
 // which is mapped in the place of the old does not help.
 //
@@ -25,6 +25,9 @@ func (d *Device) EndRevoked() {
 		if !c.dead {
 			_ = c.lost(c.revoked())
 		}
+	})
+	endBatches(d, d.srqs.slots, func(s *sharedReceiveQueue) bool { return s.pages.Revoked() }, func(s *sharedReceiveQueue) {
+		s.broken(BadMemory, fmt.Errorf("shared receive queue %d: %w", s.handle, guestmem.ErrRevoked))
 	})
 	endBatches(d, d.qps.slots, func(q *queuePair) bool { return q.pages.Revoked() }, func(q *queuePair) {
 		q.broken(BadMemory, fmt.Errorf("queue pair %d: %w", q.handle, guestmem.ErrRevoked))

@@ -5,6 +5,7 @@ package pvrdma
 import (
 	"fmt"
 
+	"github.com/pvrdmad/pvrdmad/guestmem"
 	"github.com/pvrdmad/pvrdmad/hostverbs"
 	"github.com/pvrdmad/pvrdmad/pvrdma/abi"
 	"golang.org/x/sys/unix"
@@ -159,10 +160,10 @@ func (q *queuePair) kernelOperation(op abi.WROpcode) hostverbs.WROpcode {
 	return hostverbs.OpInvalid
 }
 
-// decodeRecv copies the receive request in a slot out of guest memory.
-func (q *queuePair) decodeRecv(slot uint32, wr *hostverbs.RecvWR) error {
-	buf := q.dev.wqe[:min(q.rq.stride, maxWQESize)]
-	if err := q.pages.Read(q.rq.base+uint64(q.rq.ring.Slot(slot))*q.rq.stride, buf); err != nil {
+// decodeRecv copies the oldest receive request of a queue out of guest memory.
+func (d *Device) decodeRecv(pages *guestmem.Pages, w *workQueue, wr *hostverbs.RecvWR) error {
+	buf := d.wqe[:min(w.stride, maxWQESize)]
+	if err := pages.Read(w.base+uint64(w.ring.Slot(w.cons))*w.stride, buf); err != nil {
 		return err
 	}
 	var hdr abi.RecvWQEHdr
@@ -172,9 +173,9 @@ func (q *queuePair) decodeRecv(slot uint32, wr *hostverbs.RecvWR) error {
 	wr.WRID = hdr.WRID
 	wr.NumSGE = 0
 	wr.Status = hostverbs.WCSuccess
-	if hdr.NumSGE > q.rq.maxSGE {
+	if hdr.NumSGE > w.maxSGE {
 		wr.Status = hostverbs.WCLocQPOpErr
-		q.dev.violation(BadWQE, errTooManySGE)
+		d.violation(BadWQE, errTooManySGE)
 		return nil
 	}
 	wr.NumSGE = uint8(hdr.NumSGE)

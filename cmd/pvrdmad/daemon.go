@@ -173,6 +173,7 @@ func deviceConfig(g *config.Guest) pvrdma.Config {
 		Name: string(g.Name), MAC: g.MAC, GIDType: hostverbs.GIDTypeRoCEv2, MaxUAR: g.MaxUAR,
 		Limits: hostverbs.Limits{
 			MaxQP: int(g.MaxQP), MaxCQ: int(g.MaxCQ), MaxMR: int(g.MaxMR), MaxPD: int(g.MaxPD),
+			MaxSRQ: int(g.MaxSRQ),
 		},
 		// The device takes 0 for its default; the shortest grace is the nearest to none.
 		CQGrace: max(time.Duration(g.CQGrace), time.Nanosecond),

@@ -285,12 +285,13 @@ func TestTheSocketBelongsToTheGroupThatIsNamed(t *testing.T) {
 
 func TestTheLimitsOfTheConfigurationAreWhatTheEngineOffers(t *testing.T) {
 	have, g := soft.New(nil).QueryDevice(), config.DefaultGuest()
-	want := fmt.Sprint(g.MaxQP, g.MaxCQ, g.MaxMR, g.MaxPD)
-	if got := fmt.Sprint(have.MaxQP, have.MaxCQ, have.MaxMR, have.MaxPD); got != want {
+	want := fmt.Sprint(g.MaxQP, g.MaxCQ, g.MaxMR, g.MaxPD, g.MaxSRQ)
+	if got := fmt.Sprint(have.MaxQP, have.MaxCQ, have.MaxMR, have.MaxPD, have.MaxSRQ); got != want {
 		t.Errorf("the engine offers %s, the configuration's defaults are %s", got, want)
 	}
 	for key, most := range map[string]uint32{
 		"max-qp": have.MaxQP, "max-cq": have.MaxCQ, "max-mr": have.MaxMR, "max-pd": have.MaxPD,
+		"max-srq": have.MaxSRQ,
 	} {
 		_, err := config.ForFlags(map[string]string{"socket-path": "/x", key: fmt.Sprint(most + 1)})
 		if err == nil {

@@ -38,6 +38,7 @@ type context struct {
 	mrs    map[*mr]struct{}
 	npd    int
 	ncq    int
+	nsrq   int
 	closed bool
 }
 
@@ -56,10 +57,11 @@ func (pl *poller) OpenContext(cfg hostverbs.ContextConfig) (hostverbs.Context, e
 	return &context{
 		eng: pl.eng, pl: pl, guest: cfg.Guest,
 		limits: hostverbs.Limits{
-			MaxQP: bound(cfg.Limits.MaxQP, maxQP),
-			MaxCQ: bound(cfg.Limits.MaxCQ, maxCQ),
-			MaxMR: bound(cfg.Limits.MaxMR, maxMR),
-			MaxPD: bound(cfg.Limits.MaxPD, maxPD),
+			MaxQP:  bound(cfg.Limits.MaxQP, maxQP),
+			MaxCQ:  bound(cfg.Limits.MaxCQ, maxCQ),
+			MaxMR:  bound(cfg.Limits.MaxMR, maxMR),
+			MaxPD:  bound(cfg.Limits.MaxPD, maxPD),
+			MaxSRQ: bound(cfg.Limits.MaxSRQ, maxSRQ),
 		},
 		gids: make([]gidEntry, cfg.GIDTableLen),
 		qps:  make(map[*qp]struct{}),

@@ -151,7 +151,7 @@ func (q *qp) spread(b []byte, far *target) hostverbs.WCStatus {
 	for len(b) > 0 {
 		s := entry(&q.rq.wr.SGE, &q.rq.i, &q.rq.off)
 		n := min(s.Length-q.rq.off, uint32(len(b)))
-		at, status := q.ctx.keys.local(s.LKey, q.pd, s.Addr+uint64(q.rq.off), uint64(n), hostverbs.AccessLocalWrite)
+		at, status := q.ctx.keys.local(s.LKey, q.recvPD, s.Addr+uint64(q.rq.off), uint64(n), hostverbs.AccessLocalWrite)
 		if status == hostverbs.WCSuccess {
 			status = q.put(at, b[:n])
 		}

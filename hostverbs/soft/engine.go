@@ -14,13 +14,15 @@ import (
 
 // What the engine can do, as ibv_query_device(3) reports it; the limits are those of one guest.
 const (
-	maxQP   = 8192
-	maxQPWR = 4096
-	maxCQ   = 8192
-	maxCQE  = 65536
-	maxMR   = 1 << keySlotBits
-	maxPD   = 4096
-	maxAH   = 65536
+	maxQP    = 8192
+	maxQPWR  = 4096
+	maxCQ    = 8192
+	maxCQE   = 65536
+	maxMR    = 1 << keySlotBits
+	maxPD    = 4096
+	maxSRQ   = 1024
+	maxSRQWR = 4096
+	maxAH    = 65536
 	// maxMRSize is what the 262,144 pages of a pvrdma page directory hold.
 	maxMRSize = 1 << 30
 	// maxRdAtom bounds max_rd_atomic and max_dest_rd_atomic. A READ is one copy, so the number limits nothing here;
@@ -71,7 +73,7 @@ func New(obs Observer) *Engine {
 // Name returns "soft".
 func (e *Engine) Name() string { return "soft" }
 
-// QueryDevice returns what the engine can do. What is zero is absent: shared receive queues.
+// QueryDevice returns what the engine can do.
 func (e *Engine) QueryDevice() hostverbs.DeviceAttr {
 	return hostverbs.DeviceAttr{
 		FWVer:           1 << 32,
@@ -85,6 +87,9 @@ func (e *Engine) QueryDevice() hostverbs.DeviceAttr {
 		MaxMR:           maxMR,
 		MaxPD:           maxPD,
 		MaxAH:           maxAH,
+		MaxSRQ:          maxSRQ,
+		MaxSRQWR:        maxSRQWR,
+		MaxSRQSGE:       hostverbs.MaxSGE,
 		MaxQPRdAtom:     maxRdAtom,
 		MaxQPInitRdAtom: maxRdAtom,
 		MaxPKeys:        1,

@@ -50,7 +50,8 @@ func (q *qp) flushHeld() {
 }
 
 // flush completes what is posted with WCWRFlushErr, in order: first what the engine holds, which the turn itself pays for.
-// It says whether there may be more receives: a receive queue in shared memory can be refilled for ever.
+// It says whether there may be more receives: a receive queue in shared memory can be refilled for ever. Those of a shared
+// receive queue are for others.
 func (q *qp) flush(b *budget) (more bool) {
 	q.flushHeld()
 	if q.rq.have {
@@ -58,7 +59,7 @@ func (q *qp) flush(b *budget) (more bool) {
 		q.completeRecv(hostverbs.WCWRFlushErr)
 	}
 	for ; b.wrs > 0; b.wrs-- {
-		if q.dead {
+		if q.dead || q.srq != nil {
 			return false
 		}
 		ok, err := q.h.PullRecv(&q.rq.wr)

@@ -51,7 +51,7 @@ func (q *qp) movePiece(m *message, limit uint64) (uint64, hostverbs.WCStatus) {
 		r := entry(&q.rq.wr.SGE, &q.rq.i, &q.rq.off)
 		n = min(n, uint64(r.Length-q.rq.off))
 		var status hostverbs.WCStatus
-		far, status = q.ctx.keys.local(r.LKey, q.pd, r.Addr+uint64(q.rq.off), n, hostverbs.AccessLocalWrite)
+		far, status = q.ctx.keys.local(r.LKey, q.recvPD, r.Addr+uint64(q.rq.off), n, hostverbs.AccessLocalWrite)
 		if status != hostverbs.WCSuccess {
 			_, status = q.failReceive(status, hostverbs.WCRemOpErr)
 			return 0, status

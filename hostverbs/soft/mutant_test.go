@@ -34,6 +34,10 @@ type mutant struct {
 	told func(a *hostverbs.QPAttr)
 	// What it forgets.
 	noDereg, noRecvPosted, noEvents, noReset, noName, noReady, noDestroy bool
+	// limits reports a limit event as often as it likes. ownReceives has queue pairs receive from queues of their own, resizes
+	// drops what a shared queue cannot change.
+	limits               func(report func())
+	ownReceives, resizes bool
 	// lag is the time of the Progress before, greedy three visits for one, hasty a flush in Modify, late a look at
 	// requests after PostSend, elsewhere completions on another thread, wasteful an allocation in Progress.
 	lag, greedy, hasty, late, elsewhere, wasteful bool
@@ -124,6 +128,26 @@ func mutants() []mutant {
 		{name: "Progress allocates", promise: "the data path allocates nothing", wasteful: true},
 		{name: "completions come on another thread", promise: inOrder, elsewhere: true},
 		{name: "requests are looked at again after they were taken", promise: inOrder, late: true},
+		{
+			name: "the limit event comes twice", promise: "the limit event comes once, when fewer receives are posted than the limit",
+			limits: func(report func()) { report(); report() },
+		},
+		{
+			name: "the limit event is lost", promise: "a limit that is reached already is reported at once, and 0 disarms it",
+			limits: func(func()) {},
+		},
+		{
+			name: "a shared queue is nobody's", promise: "queue pairs take receives of a shared queue when a message needs one, and complete them as their own",
+			ownReceives: true,
+		},
+		{
+			name: "receives of a failed queue pair's own are flushed", promise: "a queue pair with a shared queue has no receives of its own",
+			ownReceives: true,
+		},
+		{
+			name: "a shared queue takes any change", promise: "a change of a shared queue that cannot be is refused and changes nothing",
+			resizes: true,
+		},
 		{
 			name: "a second guest gets an address", promise: "an address belongs to the guest that bound it first",
 			bind: func(err error) error {
@@ -238,6 +262,14 @@ type (
 		m mutant
 		p *mutantPoller
 	}
+	mutantSRQ struct {
+		hostverbs.SRQ
+		m mutant
+	}
+	mutantPool struct {
+		hostverbs.SRQHandler
+		m mutant
+	}
 	mutantHandler struct {
 		hostverbs.QPHandler
 		c *mutantContext
@@ -330,11 +362,43 @@ func (c *mutantContext) CreateQP(pd hostverbs.PD, init *hostverbs.QPInitAttr, h 
 	if h != nil {
 		h = &mutantHandler{h, c}
 	}
-	q, err := c.Context.CreateQP(pd, init, h)
+	plain := *init
+	if s, ok := init.SRQ.(*mutantSRQ); ok {
+		if plain.SRQ = s.SRQ; c.m.ownReceives {
+			plain.SRQ, plain.Cap.MaxRecvWR, plain.Cap.MaxRecvSGE = nil, 16, 16
+		}
+	}
+	q, err := c.Context.CreateQP(pd, &plain, h)
 	if err != nil {
 		return nil, err
 	}
 	return &mutantQP{q, c.m, c.p}, nil
+}
+
+func (c *mutantContext) CreateSRQ(pd hostverbs.PD, attr hostverbs.SRQAttr, h hostverbs.SRQHandler) (hostverbs.SRQ, error) {
+	if h != nil {
+		h = &mutantPool{h, c.m}
+	}
+	s, err := c.Context.CreateSRQ(pd, attr, h)
+	if err != nil {
+		return nil, err
+	}
+	return &mutantSRQ{s, c.m}, nil
+}
+
+func (s *mutantSRQ) Modify(attr *hostverbs.SRQAttr, mask hostverbs.SRQAttrMask) error {
+	if s.m.resizes {
+		mask = hostverbs.SRQLimit
+	}
+	return s.SRQ.Modify(attr, mask)
+}
+
+func (p *mutantPool) Event(e hostverbs.EventType) {
+	if p.m.limits == nil {
+		p.SRQHandler.Event(e)
+		return
+	}
+	p.m.limits(func() { p.SRQHandler.Event(e) })
 }
 
 func (m *mutantMR) Dereg() error {

@@ -32,10 +32,14 @@ type qp struct {
 	pl             *poller
 	pd             *pd
 	sendCQ, recvCQ *cq
-	h              hostverbs.QPHandler
-	num            uint32
-	typ            hostverbs.QPType
-	sigAll         bool
+	srq            *srq // nil if it has a receive queue of its own
+	// recvPD is the domain of the memory that receives name, maxRecvSGE how many entries each has at most.
+	recvPD     *pd
+	maxRecvSGE uint32
+	h          hostverbs.QPHandler
+	num        uint32
+	typ        hostverbs.QPType
+	sigAll     bool
 	// gone belongs to control calls: destroyed, or its context closed.
 	gone bool
 
@@ -73,6 +77,9 @@ func (c *context) CreateQP(p hostverbs.PD, init *hostverbs.QPInitAttr, h hostver
 	q.pd.users++
 	q.sendCQ.users++
 	q.recvCQ.users++
+	if q.srq != nil {
+		q.srq.users++
+	}
 	c.qps[q] = struct{}{}
 	c.pl.owner.Do(func() {
 		q.incarnation = q.pl.incarnate()
@@ -102,7 +109,16 @@ func (c *context) newQP(p hostverbs.PD, init *hostverbs.QPInitAttr, h hostverbs.
 	if err := c.checkType(init.Type); err != nil {
 		return nil, err
 	}
-	if err := checkCap(&init.Cap); err != nil {
+	shared, err := c.ownSRQ(init.SRQ)
+	if err != nil {
+		return nil, err
+	}
+	limits, recvPD, maxRecvSGE := init.Cap, d, init.Cap.MaxRecvSGE
+	if shared != nil {
+		limits.MaxRecvWR, limits.MaxRecvSGE = 0, 0
+		recvPD, maxRecvSGE = shared.pd, shared.maxSGE
+	}
+	if err := checkCap(&limits); err != nil {
 		return nil, err
 	}
 	if h == nil {
@@ -112,9 +128,10 @@ func (c *context) newQP(p hostverbs.PD, init *hostverbs.QPInitAttr, h hostverbs.
 		return nil, fmt.Errorf("%d queue pairs, the limit: %w", len(c.qps), unix.ENOMEM)
 	}
 	q := &qp{
-		ctx: c, pl: c.pl, pd: d, sendCQ: scq, recvCQ: rcq, h: h,
+		ctx: c, pl: c.pl, pd: d, sendCQ: scq, recvCQ: rcq, srq: shared, h: h,
+		recvPD: recvPD, maxRecvSGE: maxRecvSGE,
 		num: gsi.QPN, typ: init.Type, sigAll: init.SQSigAll,
-		attr: hostverbs.QPAttr{Cap: init.Cap},
+		attr: hostverbs.QPAttr{Cap: limits},
 	}
 	q.sq.timer.F = func(int64) { q.want(todoRun) }
 	if q.typ != hostverbs.QPTypeGSI {
@@ -166,6 +183,9 @@ func (q *qp) Destroy() error {
 	q.pd.users--
 	q.sendCQ.users--
 	q.recvCQ.users--
+	if q.srq != nil {
+		q.srq.users--
+	}
 	delete(q.ctx.qps, q)
 	return nil
 }

@@ -18,7 +18,7 @@ type recvQueue struct {
 // admitReceive pulls a receive for the message, and looks whether it is good and large enough.
 func (q *qp) admitReceive(m *message, far *target) (reply, hostverbs.WCStatus) {
 	if !q.rq.have {
-		ok, err := q.h.PullRecv(&q.rq.wr)
+		ok, err := q.pullRecv()
 		if err != nil {
 			q.drop()
 			return replyNAK, hostverbs.WCRemOpErr
@@ -38,7 +38,7 @@ func (q *qp) admitReceive(m *message, far *target) (reply, hostverbs.WCStatus) {
 	if r.Status != hostverbs.WCSuccess {
 		return q.failReceive(r.Status, hostverbs.WCRemOpErr)
 	}
-	if int(r.NumSGE) > len(r.SGE) || uint32(r.NumSGE) > q.attr.Cap.MaxRecvSGE {
+	if int(r.NumSGE) > len(r.SGE) || uint32(r.NumSGE) > q.maxRecvSGE {
 		return q.failReceive(hostverbs.WCLocQPOpErr, hostverbs.WCRemOpErr)
 	}
 	if !isSend(m.op) {
@@ -72,7 +72,7 @@ func (q *qp) checkReceive(n uint64, far *target) hostverbs.WCStatus {
 		if s.Length == 0 {
 			continue
 		}
-		at, status := q.ctx.keys.local(s.LKey, q.pd, s.Addr, uint64(s.Length), hostverbs.AccessLocalWrite)
+		at, status := q.ctx.keys.local(s.LKey, q.recvPD, s.Addr, uint64(s.Length), hostverbs.AccessLocalWrite)
 		if status != hostverbs.WCSuccess {
 			return status
 		}

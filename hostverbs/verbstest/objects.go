@@ -17,6 +17,7 @@ func objectCases() []Case {
 	return []Case{
 		{"what is beyond a guest's limit is ENOMEM, and there is room again afterwards", limits},
 		{"what is in use cannot be freed", inUse},
+		{"a shared receive queue in use cannot be freed, nor its domain", sharedInUse},
 		{"objects of another guest, or that are gone, are refused", foreignObjects},
 		{"sizes and types that the engine does not have are refused", badCreates},
 		{"a registration that makes no sense is refused", badRegistrations},
@@ -61,7 +62,7 @@ func (g *guest) attrOf(n int) hostverbs.MRAttr {
 
 func limits(t testing.TB, env Env) {
 	w := newWorld(t, env)
-	g := w.guestWith(hostverbs.Limits{MaxQP: 2, MaxCQ: 3, MaxMR: 4, MaxPD: 5})
+	g := w.guestWith(hostverbs.Limits{MaxQP: 2, MaxCQ: 3, MaxMR: 4, MaxPD: 5, MaxSRQ: 2})
 	var cqs []hostverbs.CQ
 	for range 3 {
 		cqs = append(cqs, g.mustCQ())
@@ -99,6 +100,13 @@ func limits(t testing.TB, env Env) {
 	w.want("destroy", qps[0].Destroy(), nil)
 	_, err = g.ctx.CreateQP(g.pd, initAttr(cqs[0]), &device{})
 	w.want("QP after one was destroyed", err, nil)
+
+	first := g.newPool(g.pd, poolAttr())
+	g.newPool(g.pd, poolAttr())
+	_, err = g.ctx.CreateSRQ(g.pd, poolAttr(), &pool{})
+	w.want("third of two SRQs", err, unix.ENOMEM)
+	w.want("destroy", first.srq.Destroy(), nil)
+	g.newPool(g.pd, poolAttr())
 }
 
 func inUse(t testing.TB, env Env) {
@@ -128,6 +136,28 @@ func inUse(t testing.TB, env Env) {
 	w.want("modify of a QP that is gone", q.Modify(&hostverbs.QPAttr{}, 0), unix.EINVAL)
 }
 
+func sharedInUse(t testing.TB, env Env) {
+	w := newWorld(t, env)
+	g := w.guest()
+	pd := g.otherPD()
+	p := g.newPool(pd, poolAttr())
+	w.want("PD of an SRQ", pd.Dealloc(), unix.EBUSY)
+	init := initAttr(g.mustCQ())
+	init.SRQ = p.srq
+	q, err := g.ctx.CreateQP(g.pd, init, &device{})
+	w.want("create QP", err, nil)
+	w.want("SRQ of a QP", p.srq.Destroy(), unix.EBUSY)
+	w.want("destroy QP", q.Destroy(), nil)
+	w.want("SRQ that is free", p.srq.Destroy(), nil)
+	w.want("SRQ that is gone", p.srq.Destroy(), unix.EINVAL)
+	_, err = p.srq.Query()
+	w.want("query of an SRQ that is gone", err, unix.EINVAL)
+	w.want("modify of an SRQ that is gone", p.srq.Modify(&hostverbs.SRQAttr{}, hostverbs.SRQLimit), unix.EINVAL)
+	_, err = g.ctx.CreateQP(g.pd, init, &device{})
+	w.want("QP with an SRQ that is gone", err, unix.EINVAL)
+	w.want("PD that is free", pd.Dealloc(), nil)
+}
+
 func foreignObjects(t testing.TB, env Env) {
 	w := newWorld(t, env)
 	a, b := w.guest(), w.guest()
@@ -140,7 +170,15 @@ func foreignObjects(t testing.TB, env Env) {
 		w.want("MR with a PD that is "+what, err, unix.EINVAL)
 		_, err = a.ctx.CreateQP(pd, initAttr(cqA), &device{})
 		w.want("QP with a PD that is "+what, err, unix.EINVAL)
+		_, err = a.ctx.CreateSRQ(pd, poolAttr(), &pool{})
+		w.want("SRQ with a PD that is "+what, err, unix.EINVAL)
 	}
+	init := initAttr(cqA)
+	init.SRQ = b.newPool(b.pd, poolAttr()).srq
+	_, err := a.ctx.CreateQP(a.pd, init, &device{})
+	w.want("QP with an SRQ that is another guest's", err, unix.EINVAL)
+	_, err = a.ctx.CreateSRQ(a.pd, poolAttr(), nil)
+	w.want("SRQ without a device", err, unix.EINVAL)
 	for what, cq := range map[string]hostverbs.CQ{"nil": nil, "another guest's": cqB, "gone": goneCQ} {
 		init := initAttr(cqA)
 		init.SendCQ = cq
@@ -151,7 +189,7 @@ func foreignObjects(t testing.TB, env Env) {
 		_, err = a.ctx.CreateQP(a.pd, init, &device{})
 		w.want("QP with a receive CQ that is "+what, err, unix.EINVAL)
 	}
-	_, err := a.ctx.CreateQP(a.pd, initAttr(cqA), nil)
+	_, err = a.ctx.CreateQP(a.pd, initAttr(cqA), nil)
 	w.want("QP without a device", err, unix.EINVAL)
 	w.want("the CQ after all that", cqA.Destroy(), nil)
 	w.want("the PD after all that", a.pd.Dealloc(), nil)
@@ -167,6 +205,13 @@ func badCreates(t testing.TB, env Env) {
 	}
 	cq, err := g.ctx.CreateCQ(int(att.MaxCQE))
 	w.want("CQ of the largest size", err, nil)
+	for _, attr := range []hostverbs.SRQAttr{
+		{MaxSGE: 1}, {MaxWR: att.MaxSRQWR + 1, MaxSGE: 1}, {MaxWR: 1, MaxSGE: att.MaxSRQSGE + 1}, {MaxWR: 1<<32 - 1, MaxSGE: 1},
+	} {
+		_, err := g.ctx.CreateSRQ(g.pd, attr, &pool{})
+		w.want("SRQ of a wrong size", err, unix.EINVAL)
+	}
+	g.newPool(g.pd, hostverbs.SRQAttr{MaxWR: att.MaxSRQWR, MaxSGE: att.MaxSRQSGE})
 	for what, spoil := range map[string]func(c *hostverbs.QPCap){
 		"max_send_wr":     func(c *hostverbs.QPCap) { c.MaxSendWR = att.MaxQPWR + 1 },
 		"max_recv_wr":     func(c *hostverbs.QPCap) { c.MaxRecvWR = 1<<32 - 1 },
@@ -260,6 +305,7 @@ func closedContext(t testing.TB, env Env) {
 	g, other := w.guest(), w.guest()
 	attr := g.attrOf(page)
 	cq := g.mustCQ()
+	srq := g.newPool(g.pd, poolAttr()).srq
 	ctx := g.ctx
 	g.leave()
 	_, err := ctx.AllocPD()
@@ -270,6 +316,10 @@ func closedContext(t testing.TB, env Env) {
 	w.want("RegMR", err, unix.ENODEV)
 	_, err = ctx.CreateQP(g.pd, initAttr(cq), &device{})
 	w.want("CreateQP", err, unix.ENODEV)
+	_, err = ctx.CreateSRQ(g.pd, poolAttr(), &pool{})
+	w.want("CreateSRQ", err, unix.ENODEV)
+	_, err = srq.Query()
+	w.want("query of an SRQ", err, unix.EINVAL)
 	w.want("BindGID", ctx.BindGID(1, hostverbs.GID{15: 9}, hostverbs.GIDTypeRoCEv2), unix.ENODEV)
 	w.want("Close", ctx.Close(), unix.EINVAL)
 	w.want("another guest takes the address", other.ctx.BindGID(1, g.gid, hostverbs.GIDTypeRoCEv2), nil)

@@ -48,7 +48,7 @@ func Cases() []Case {
 	for _, part := range [][]Case{
 		engineCases(), dataCases(), layoutCases(), localCases(), remoteCases(), receiveCases(), rnrCases(), lossCases(), flushCases(),
 		stateCases(), tableCases(), drainCases(), objectCases(), gidCases(), gsiCases(), faultCases(), progressCases(), fairnessCases(),
-		stormCases(), atomicCases(), fastRegCases(), datagramCases(), datagramFaultCases(), unreliableCases(),
+		stormCases(), atomicCases(), fastRegCases(), datagramCases(), datagramFaultCases(), unreliableCases(), srqCases(),
 		attrCases(),
 	} {
 		all = append(all, part...)

@@ -69,11 +69,12 @@ type Guest struct {
 	Doorbells Doorbells `toml:"doorbells" doc:"poll (mapped pages) or trap (a message for each)"`
 	// MaxUAR is the number of doorbell pages; one is the kernel's.
 	MaxUAR uint32 `toml:"max_uar" doc:"doorbell pages (user contexts + 1), a power of two"`
-	// MaxQP, MaxCQ, MaxMR and MaxPD bound the guest's objects.
-	MaxQP uint32 `toml:"max_qp" doc:"queue pairs"`
-	MaxCQ uint32 `toml:"max_cq" doc:"completion queues"`
-	MaxMR uint32 `toml:"max_mr" doc:"memory regions"`
-	MaxPD uint32 `toml:"max_pd" doc:"protection domains"`
+	// MaxQP, MaxCQ, MaxMR, MaxPD and MaxSRQ bound the guest's objects.
+	MaxQP  uint32 `toml:"max_qp" doc:"queue pairs"`
+	MaxCQ  uint32 `toml:"max_cq" doc:"completion queues"`
+	MaxMR  uint32 `toml:"max_mr" doc:"memory regions"`
+	MaxPD  uint32 `toml:"max_pd" doc:"protection domains"`
+	MaxSRQ uint32 `toml:"max_srq" doc:"shared receive queues"`
 	// GIDs are the only addresses that the guest may bind. Empty: any that no other guest holds.
 	GIDs []GID `toml:"gids" doc:"addresses that the guest may bind; empty: any that is free"`
 	// CQGrace is how long an entry may stay unconsumed in a completion queue that may be armed.
@@ -106,6 +107,7 @@ func DefaultGuest() Guest {
 		MaxCQ:         8192,
 		MaxMR:         131072,
 		MaxPD:         4096,
+		MaxSRQ:        1024,
 		CQGrace:       Duration(20 * time.Microsecond),
 		origin:        origins{},
 	}

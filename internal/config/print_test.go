@@ -49,6 +49,7 @@ max_qp = 8192                               # default
 max_cq = 8192                               # default
 max_mr = 131072                             # default
 max_pd = 4096                               # default
+max_srq = 1024                              # default
 gids = ["fe80::1", "fe80::2"]               # DIR/guests.d/vm1.toml:2
 cq_grace = "20us"                           # default
 `

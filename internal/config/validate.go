@@ -15,10 +15,11 @@ const (
 	minDeviceVersion, maxDeviceVersion = 20, 20
 	// The upper bounds are what the software engine offers a guest, see ibv_query_device(3); more would have no effect.
 	// Of queue pairs one is the GSI's, of registrations the first is the driver's DMA region.
-	minQP, maxQP = 2, 8192
-	minCQ, maxCQ = 2, 8192
-	minMR, maxMR = 2, 131072
-	minPD, maxPD = 2, 4096
+	minQP, maxQP   = 2, 8192
+	minCQ, maxCQ   = 2, 8192
+	minMR, maxMR   = 2, 131072
+	minPD, maxPD   = 2, 4096
+	minSRQ, maxSRQ = 2, 1024
 	// A page is 4 KiB of BAR2, and all of them are looked at by the poller: 512 take 1.3 us.
 	minUAR, maxUAR = 2, 4096
 	// A GID table has 256 entries.
@@ -54,6 +55,7 @@ func (g *Guest) complete(ps *Problems) {
 		{"max_cq", g.MaxCQ, minCQ, maxCQ},
 		{"max_mr", g.MaxMR, minMR, maxMR},
 		{"max_pd", g.MaxPD, minPD, maxPD},
+		{"max_srq", g.MaxSRQ, minSRQ, maxSRQ},
 	} {
 		switch {
 		case r.have >= r.low && r.have <= r.high:

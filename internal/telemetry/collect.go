@@ -60,7 +60,7 @@ func (c *objectCollector) Collect(ch chan<- prometheus.Metric) {
 	for _, s := range []struct {
 		typ   string
 		count uint32
-	}{{"user_context", n.Contexts}, {"pd", n.PDs}, {"mr", n.MRs}, {"cq", n.CQs}, {"qp", n.QPs}} {
+	}{{"user_context", n.Contexts}, {"pd", n.PDs}, {"mr", n.MRs}, {"cq", n.CQs}, {"qp", n.QPs}, {"srq", n.SRQs}} {
 		ch <- prometheus.MustNewConstMetric(c.metrics.objects, prometheus.GaugeValue, float64(s.count), c.guest, s.typ)
 	}
 }

@@ -56,7 +56,7 @@ func everySeries(t *testing.T) *Telemetry {
 	tel, _ := newTelemetry(t, io.Discard)
 	device, engine := everything()
 	g := tel.AddGuest(GuestInfo{Name: "vm1", Engine: "soft", Doorbells: "poll", DeviceVersion: 20, RoCE: 2, Counters: func() pvrdma.Counters { return device }, Objects: func() pvrdma.Objects {
-		return pvrdma.Objects{Contexts: 21, PDs: 22, MRs: 23, CQs: 24, QPs: 25}
+		return pvrdma.Objects{Contexts: 21, PDs: 22, MRs: 23, CQs: 24, QPs: 25, SRQs: 26}
 	}})
 	tel.AddGuest(GuestInfo{Name: "vm2", Counters: func() pvrdma.Counters { return device }})
 	tel.AddEngine(func() soft.Counters { return engine })
@@ -86,7 +86,7 @@ func TestDataPathCountersAreReadWhenScraped(t *testing.T) {
 		`pvrdma_memory_windows_denied_total{guest="vm1"} 11`,
 		`pvrdma_objects{guest="vm1",type="user_context"} 21`, `pvrdma_objects{guest="vm1",type="pd"} 22`,
 		`pvrdma_objects{guest="vm1",type="mr"} 23`, `pvrdma_objects{guest="vm1",type="cq"} 24`,
-		`pvrdma_objects{guest="vm1",type="qp"} 25`,
+		`pvrdma_objects{guest="vm1",type="qp"} 25`, `pvrdma_objects{guest="vm1",type="srq"} 26`,
 		`pvrdma_engine_messages_total{operation="read"} 3`, `pvrdma_engine_message_bytes_total{operation="write"} 5`,
 		`pvrdma_engine_messages_total{operation="atomic"} 12`, `pvrdma_engine_message_bytes_total{operation="atomic"} 13`,
 		`pvrdma_engine_registrations_total 14`, `pvrdma_engine_invalidations_total 15`,

@@ -22,6 +22,8 @@ type Shape struct {
 	Bytes, Offset int
 	// Depth is the length of both work queues, SGE the pieces of a work request.
 	Depth, SGE uint32
+	// SRQ is where the queue pair receives from, nil for a queue of its own.
+	SRQ *verbs.SRQ
 	// CQE is the length of each completion queue.
 	CQE uint32
 	// Access is what the memory allows, Tuning how it connects; nil for DefaultTuning.
@@ -107,7 +109,7 @@ func (e *Endpoint) create() (err error) {
 		return err
 	}
 	e.QP, err = e.PD.CreateQP(verbs.QPInit{
-		SendCQ: e.SendCQ, RecvCQ: e.RecvCQ, Type: e.P.G.Const("PVRDMA_QPT_RC"), MaxSendWR: e.Shape.Depth,
+		SendCQ: e.SendCQ, RecvCQ: e.RecvCQ, SRQ: e.Shape.SRQ, Type: e.P.G.Const("PVRDMA_QPT_RC"), MaxSendWR: e.Shape.Depth,
 		MaxRecvWR: e.Shape.Depth, MaxSendSGE: e.Shape.SGE, MaxRecvSGE: e.Shape.SGE, SignalAll: !e.Shape.Unsignaled,
 	})
 	return err

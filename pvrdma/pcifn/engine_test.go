@@ -17,6 +17,7 @@ type stubEngine struct {
 	opened   int
 	closed   int
 	handlers []hostverbs.QPHandler // of all queue pairs, in the order of their creation
+	shared   []hostverbs.SRQHandler
 }
 
 func newStubEngine() *stubEngine {
@@ -62,7 +63,7 @@ func (e *stubEngine) Name() string { return "stub" }
 func (e *stubEngine) QueryDevice() hostverbs.DeviceAttr {
 	return hostverbs.DeviceAttr{
 		FWVer: 1 << 32, MaxMRSize: 1 << 30, HWVer: 1, MaxQP: 64, MaxQPWR: 64, MaxSGE: 4, MaxSGERd: 4, MaxCQ: 4096, MaxCQE: 1024,
-		MaxMR: 64, MaxPD: 64, MaxAH: 1024, MaxQPRdAtom: 16, MaxQPInitRdAtom: 16,
+		MaxMR: 64, MaxPD: 64, MaxAH: 1024, MaxQPRdAtom: 16, MaxQPInitRdAtom: 16, MaxSRQ: 64, MaxSRQWR: 64, MaxSRQSGE: 4,
 	}
 }
 
@@ -105,6 +106,11 @@ func (c stubContext) CreateQP(_ hostverbs.PD, _ *hostverbs.QPInitAttr, h hostver
 	return stubObject(c), c.e.enter("CreateQP")
 }
 
+func (c stubContext) CreateSRQ(_ hostverbs.PD, _ hostverbs.SRQAttr, h hostverbs.SRQHandler) (hostverbs.SRQ, error) {
+	c.e.plan(func(e *stubEngine) { e.shared = append(e.shared, h) })
+	return stubSRQ(c), c.e.enter("CreateSRQ")
+}
+
 func (c stubContext) BindGID(int, hostverbs.GID, hostverbs.GIDType) error {
 	return c.e.enter("BindGID")
 }
@@ -115,7 +121,17 @@ func (c stubContext) Close() error {
 	return c.e.enter("Context.Close")
 }
 
-// stubObject is an object of any kind.
+// stubSRQ is a shared receive queue.
+type stubSRQ struct{ e *stubEngine }
+
+func (s stubSRQ) Modify(*hostverbs.SRQAttr, hostverbs.SRQAttrMask) error {
+	return s.e.enter("SRQ.Modify")
+}
+
+func (s stubSRQ) Query() (hostverbs.SRQAttr, error) { return hostverbs.SRQAttr{}, nil }
+func (s stubSRQ) Destroy() error                    { return nil }
+
+// stubObject is an object of any other kind.
 type stubObject struct{ e *stubEngine }
 
 func (o stubObject) Dealloc() error                   { return nil }

@@ -102,6 +102,10 @@ func (w *world) honest(name string, s *script) layout.View {
 		return w.honestQP(s)
 	case "modify_qp":
 		return w.honestModify(s)
+	case "create_srq":
+		return w.SRQRequest(w.pd, w.srq.Object)
+	case "modify_srq", "query_srq", "destroy_srq":
+		return w.honestSRQ(req, s)
 	case "create_uc":
 		return req.Set("pfn64", inproc.UARPFN+uint64(s.u8()%inproc.MaxUAR))
 	case "create_bind":
@@ -127,10 +131,26 @@ func (w *world) honestMR(s *script) layout.View {
 
 // honestQP makes a queue pair of the program, or the kernel's GSI queue pair.
 func (w *world) honestQP(s *script) layout.View {
-	if s.u8()%4 != 3 {
+	switch s.u8() % 4 {
+	case 3:
+	case 2:
+		return w.sharedQP(w.sqp.Object)
+	default:
 		return w.QPRequest(w.pd, w.cq.Handle, w.cq.Handle, w.qp.Object)
 	}
 	return w.QPRequest(w.kpd, w.kcq.Handle, w.kcq.Handle, w.gsi.Object).Set("qp_type", uint64(w.Const("PVRDMA_QPT_GSI")))
+}
+
+// honestSRQ changes, asks for or ends a shared receive queue, mostly the first. The limit is one that a queue can have.
+func (w *world) honestSRQ(req layout.View, s *script) layout.View {
+	srq := w.srq.Handle
+	if s.u8()%4 == 3 {
+		srq = pick(s, w.numbers)
+	}
+	if req.Set("srq_handle", uint64(srq)); req.Name() == "pvrdma_cmd_modify_srq" {
+		req.Set("attr_mask", 2).Set("attrs.srq_limit", uint64(s.u8()%(inproc.SRQDepth+1)))
+	}
+	return req
 }
 
 func (w *world) honestModify(s *script) layout.View {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pvrdmad/pvrdmad/hostverbs"
+	"github.com/pvrdmad/pvrdmad/internal/testguest/layout"
 	"github.com/pvrdmad/pvrdmad/internal/testguest/ram"
 	"github.com/pvrdmad/pvrdmad/tests/inproc"
 	"golang.org/x/sys/unix"
@@ -33,7 +34,10 @@ type world struct {
 	kpd     uint32
 	kcq     inproc.CQ
 	gsi     inproc.QP
-	uar     []byte // its doorbell pages, nil if they are trapped
+	// srq is shared by sqp, which is connected with the neighbour's shared, and whatever a script makes.
+	srq inproc.SRQ
+	sqp inproc.QP
+	uar []byte // its doorbell pages, nil if they are trapped
 	// quiet says that nobody else writes into the guest's memory, busy that the guest has posted something.
 	quiet bool
 	busy  bool
@@ -50,6 +54,7 @@ type world struct {
 type neighbour struct {
 	*inproc.Guest
 	qp, loop, loop2 inproc.QP
+	shared          inproc.QP // the peer of the first guest's sqp
 	cq, loopCQ      inproc.CQ
 	mr              inproc.MR
 	// open are the pages that the device may write for the first guest's sake, secret a copy of the others.
@@ -82,7 +87,7 @@ func newWorld(t testing.TB, trap bool) *world {
 	w := &world{t: t, left: count(), quiet: true, patience: 10 * time.Second}
 	h := inproc.NewHost(t)
 	w.Guest = h.Guest(inproc.Options{
-		Name: "a", Memory: memory, Trap: trap, Limits: hostverbs.Limits{MaxQP: few, MaxCQ: few, MaxMR: few, MaxPD: few},
+		Name: "a", Memory: memory, Trap: trap, Limits: hostverbs.Limits{MaxQP: few, MaxCQ: few, MaxMR: few, MaxPD: few, MaxSRQ: few},
 	})
 	w.n = &neighbour{Guest: h.Guest(inproc.Options{Name: "b", Memory: memory}), open: map[uint64]bool{}}
 	w.Probe()
@@ -91,18 +96,37 @@ func newWorld(t testing.TB, trap bool) *world {
 	w.pd, w.cq = w.PD(w.ctx), w.CQ(w.ctx, 64)
 	w.mr = w.MR(w.pd, 7, 4)
 	w.qp = w.QP(w.pd, w.cq.Handle, w.cq.Handle, "RC")
+	w.srq = w.SRQ(w.pd)
+	w.sqp = w.sharing()
 	w.kpd, w.kcq = w.PD(0), w.CQ(0, 64)
 	w.gsi = w.QP(w.kpd, w.kcq.Handle, w.kcq.Handle, "GSI")
 	w.ready(w.gsi.Handle)
 	w.n.boot()
 	w.Connect(w.qp, inproc.Peer{GID: w.n.GID(0), QPN: w.n.qp.QPN})
 	w.n.Connect(w.n.qp, inproc.Peer{GID: w.GID(0), QPN: w.qp.QPN})
+	w.Connect(w.sqp, inproc.Peer{GID: w.n.GID(0), QPN: w.n.shared.QPN})
+	w.n.Connect(w.n.shared, inproc.Peer{GID: w.GID(0), QPN: w.sqp.QPN})
 	w.n.hide()
 	w.know()
 	w.mapDoorbells()
 	w.Ready()
 	w.n.Ready()
 	return w
+}
+
+// sharing makes a queue pair that receives from the shared queue.
+func (w *world) sharing() inproc.QP {
+	w.t.Helper()
+	q := inproc.QP{Object: w.Object(3)}
+	r := w.L.View("pvrdma_cmd_create_qp_resp_v2", w.Post(w.sharedQP(q.Object).Bytes()).Slot)
+	q.Handle, q.QPN = r.Get32("qp_handle"), r.Get32("qpn")
+	return q
+}
+
+// sharedQP is the command that makes one.
+func (w *world) sharedQP(o inproc.Object) layout.View {
+	return w.QPRequest(w.pd, w.cq.Handle, w.cq.Handle, o).Set("is_srq", 1).Set("srq_handle", uint64(w.srq.Handle)).
+		Set("max_recv_wr", 0).Set("max_recv_sge", 0)
 }
 
 // ready takes the GSI queue pair from RESET to ready to send.
@@ -116,18 +140,18 @@ func (w *world) ready(gsi uint32) {
 // know collects the pages and numbers that scripts name.
 func (w *world) know() {
 	w.pages = append(w.pages, w.DSRAddr, w.CmdSlot, w.RespSlot, w.cq.Dir.Addr(), w.qp.Dir.Addr(), w.mr.Dir.Addr(),
-		w.DSR.Get("async_ring_pages.pdir_dma"), w.DSR.Get("cq_ring_pages.pdir_dma"))
+		w.srq.Dir.Addr(), w.sqp.Dir.Addr(), w.DSR.Get("async_ring_pages.pdir_dma"), w.DSR.Get("cq_ring_pages.pdir_dma"))
 	for _, ring := range []string{"async_ring_pages", "cq_ring_pages"} { // the rings' tables and first pages
 		table := w.entry(w.DSR.Get(ring + ".pdir_dma"))
 		w.pages = append(w.pages, table, w.entry(table))
 	}
-	for _, o := range []inproc.Object{w.qp.Object, w.cq.Object, w.mr.Object, w.gsi.Object, w.kcq.Object} {
+	for _, o := range []inproc.Object{w.qp.Object, w.cq.Object, w.mr.Object, w.gsi.Object, w.kcq.Object, w.srq.Object, w.sqp.Object} {
 		w.pages = append(w.pages, w.entry(o.Dir.Addr()))
 		w.pages = append(w.pages, o.Pages...)
 	}
 	w.numbers = []uint32{
 		w.ctx, w.pd, w.cq.Handle, w.mr.Handle, w.mr.LKey, w.qp.Handle, w.qp.QPN, w.n.mr.RKey, w.n.mr.LKey, w.n.qp.QPN,
-		w.kpd, w.kcq.Handle, w.gsi.Handle, inproc.UARPFN, inproc.UARPFN + 1, inproc.UARPFN + 2,
+		w.kpd, w.kcq.Handle, w.gsi.Handle, w.srq.Handle, w.sqp.Handle, inproc.UARPFN, inproc.UARPFN + 1, inproc.UARPFN + 2,
 	}
 }
 
@@ -153,6 +177,7 @@ func (n *neighbour) boot() {
 	pd, own := n.PD(ctx), n.PD(ctx)
 	n.cq, n.loopCQ = n.CQ(ctx, 64), n.CQ(ctx, 64)
 	n.qp = n.QP(pd, n.cq.Handle, n.cq.Handle, "RC")
+	n.shared = n.QP(pd, n.cq.Handle, n.cq.Handle, "RC")
 	n.mr = n.MR(pd, 7, 2)
 	n.loop, n.loop2 = n.QP(own, n.loopCQ.Handle, n.loopCQ.Handle, "RC"), n.QP(own, n.loopCQ.Handle, n.loopCQ.Handle, "RC")
 	n.Connect(n.loop, inproc.Peer{GID: n.GID(0), QPN: n.loop2.QPN})
@@ -174,7 +199,7 @@ func (n *neighbour) postRecv() {
 
 // hide fills what the first guest must not see, and remembers it.
 func (n *neighbour) hide() {
-	for _, o := range []inproc.Object{n.mr.Object, n.qp.Object, n.cq.Object} {
+	for _, o := range []inproc.Object{n.mr.Object, n.qp.Object, n.shared.Object, n.cq.Object} {
 		for _, p := range o.Pages {
 			n.open[p] = true
 		}

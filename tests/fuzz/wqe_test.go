@@ -55,6 +55,28 @@ func recv(w *world, s *script) {
 	w.ringQP(q, w.Const("PVRDMA_UAR_QP_RECV"))
 }
 
+// sharedRecv is the same for the shared receive queue.
+func sharedRecv(w *world, s *script) {
+	w.busy = true
+	head := w.Bytes(w.srq.Pages[0], 16)
+	at := ram.Load32(head, 8)
+	slot := w.Bytes(w.srq.Pages[1]+uint64(at%inproc.SRQDepth)*recvStride, recvStride)
+	hdr := w.L.View("pvrdma_rq_wqe_hdr", slot)
+	hdr.Set("wr_id", uint64(s.u8())).Set("num_sge", uint64(s.u8()%3))
+	w.elements(s, slot[w.L.Size("pvrdma_rq_wqe_hdr"):])
+	for range s.below(maxPatches) {
+		w.field(s, hdr)
+	}
+	w.produce(s, head, 8, at)
+	word := w.Const("PVRDMA_UAR_SRQ_RECV") | w.srq.Handle
+	if w.uar != nil && s.u8()%2 == 0 {
+		ram.Store32(w.uar, inproc.PageSize+int(w.Const("PVRDMA_UAR_SRQ_OFFSET")), word)
+		w.Worker.Wake()
+		return
+	}
+	w.Doorbell(uint32(s.u8()%3), w.Const("PVRDMA_UAR_SRQ_OFFSET"), word)
+}
+
 // elements fills two scatter/gather elements with parts of the guest's region, and changes some.
 func (w *world) elements(s *script, b []byte) {
 	n := w.L.Size("pvrdma_sge")
@@ -86,19 +108,23 @@ func (w *world) ringQP(q inproc.QP, bit uint32) {
 	w.Doorbell(0, 0, bit|q.Handle)
 }
 
-// peerSend lets the neighbour send something to the guest.
-func peerSend(w *world, s *script) {
+// peerSend lets the neighbour send something to the guest, and sharedSend to the queue pair that shares its receives.
+func peerSend(w *world, s *script) { w.fromPeer(w.n.qp, s) }
+
+func sharedSend(w *world, s *script) { w.fromPeer(w.n.shared, s) }
+
+func (w *world) fromPeer(q inproc.QP, s *script) {
 	w.busy = true
 	n := w.n
-	head := n.Bytes(n.qp.Pages[0], 16)
+	head := n.Bytes(q.Pages[0], 16)
 	at := ram.Load32(head, 0)
-	slot := n.Bytes(n.qp.Pages[1]+uint64(at%inproc.QPDepth)*sendStride, sendStride)
+	slot := n.Bytes(q.Pages[1]+uint64(at%inproc.QPDepth)*sendStride, sendStride)
 	n.L.View("pvrdma_sq_wqe_hdr", slot).Set("wr_id", 1).Set("num_sge", 1).Set("opcode", uint64(s.u8()%5)).
 		Set("wr.rdma.remote_addr", w.mr.Start+uint64(s.u16())).Set("wr.rdma.rkey", uint64(w.mr.RKey))
 	n.L.View("pvrdma_sge", slot[n.L.Size("pvrdma_sq_wqe_hdr"):]).Set("addr", n.mr.Start).Set("length", uint64(s.u16()%8192)).
 		Set("lkey", uint64(n.mr.LKey))
 	ram.Store32(head, 0, (at+1)%(2*inproc.QPDepth))
-	n.Doorbell(1, 0, n.Const("PVRDMA_UAR_QP_SEND")|n.qp.Handle)
+	n.Doorbell(1, 0, n.Const("PVRDMA_UAR_QP_SEND")|q.Handle)
 }
 
 // consume moves the guest's index of its completion queue, mostly to where the device's is.

@@ -20,10 +20,11 @@ type board struct {
 	ctx, pd, cq, freePD, kpd, kcq uint32
 	ctx2, pd2, cq2                uint32
 	mr                            inproc.MR
+	srq, srq2                     inproc.SRQ
 	qps                           map[string]inproc.QP // by state
 	gsi                           inproc.QP
 	// Handles that are not used any more, and how many objects of a kind the other guest has.
-	deadCtx, deadPD, deadMR, deadCQ, deadQP uint32
+	deadCtx, deadPD, deadMR, deadCQ, deadQP, deadSRQ uint32
 	// spare is memory that honest requests use; temporary are directories of one row.
 	spare     inproc.Object
 	temporary []*driver.PageDir
@@ -68,6 +69,11 @@ func newBoard(t testing.TB) *board {
 		b.qps[s] = b.Guest.QP(b.pd, b.cq, b.cq, "RC")
 		b.bring(b.qps[s], s)
 	}
+	b.srq, b.srq2 = b.SRQ(b.pd), b.SRQ(b.pd2)
+	b.srq.Post(b.Guest, srqPosted)
+	v := b.QPRequest(b.pd, b.cq, b.cq, b.spare)
+	beside(b, v)
+	b.Must(v, "", "")
 	b.bury()
 	b.Ready()
 	b.other.Ready()
@@ -94,6 +100,8 @@ func (b *board) bury() {
 	b.deadPD, b.deadCQ = b.PD(b.deadCtx), b.CQ(b.deadCtx, 64).Handle
 	b.deadMR = b.MR(b.deadPD, 1, 1).Handle
 	b.deadQP = b.Guest.QP(b.deadPD, b.deadCQ, b.deadCQ, "RC").Handle
+	b.deadSRQ = b.SRQ(b.deadPD).Handle
+	b.Must(b.Request("destroy_srq").Set("srq_handle", uint64(b.deadSRQ)), "", "")
 	b.Must(b.Request("destroy_qp").Set("qp_handle", uint64(b.deadQP)), "", "")
 	b.Must(b.Request("destroy_mr").Set("mr_handle", uint64(b.deadMR)), "", "")
 	b.Must(b.Request("destroy_cq").Set("cq_handle", uint64(b.deadCQ)), "", "")
@@ -117,6 +125,7 @@ func (b *board) fillOther() {
 		cq := o.Must(o.CQRequest(ctx, 64, mem), "create_cq_resp", "cq_handle")
 		o.Must(o.MRRequest(pd, 1, mem), "", "")
 		o.Must(o.QPRequest(pd, cq, cq, mem), "", "")
+		o.Must(o.SRQRequest(pd, mem), "", "")
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 // table is the matrix: every command by its structure's name without pvrdma_cmd_.
 func table(t testing.TB) map[string]command {
 	all := map[string]command{"modify_qp": modifyQP()}
-	for _, some := range []map[string]command{objectCommands(), portCommands(), qpCommands(), absentCommands(t)} {
+	for _, some := range []map[string]command{objectCommands(), portCommands(), qpCommands(), srqCommands(), absentCommands(t)} {
 		for name, c := range some {
 			if _, twice := all[name]; twice {
 				t.Fatalf("%s is in the table twice", name)
@@ -45,9 +45,8 @@ func headerFields() map[string][]cell {
 	}
 }
 
-// absent are the commands that this device does not serve. It advertises no shared receive queues, and Linux never resizes
-// a completion queue of pvrdma.
-var absent = []string{"resize_cq", "create_srq", "modify_srq", "query_srq", "destroy_srq"}
+// absent are the commands that this device does not serve: Linux never resizes a completion queue of pvrdma.
+var absent = []string{"resize_cq"}
 
 func absentCommands(t testing.TB) map[string]command {
 	l, err := layout.Load()

@@ -126,11 +126,28 @@ var sequences = map[string]struct {
 	steps []step
 	want  unix.Errno
 }{
-	"a context destroyed twice":    {twice(of("destroy_uc", "ctx_handle", func(b *board) uint32 { return b.ctx2 })), unix.EINVAL},
-	"a domain destroyed twice":     {twice(of("destroy_pd", "pd_handle", lastPD)), unix.EINVAL},
-	"a region destroyed twice":     {twice(of("destroy_mr", "mr_handle", lastMR)), unix.EINVAL},
-	"a queue destroyed twice":      {twice(of("destroy_cq", "cq_handle", func(b *board) uint32 { return b.cq2 })), unix.EINVAL},
-	"a queue pair destroyed twice": {twice(of("destroy_qp", "qp_handle", anyQP)), unix.EINVAL},
+	"a context destroyed twice":      {twice(of("destroy_uc", "ctx_handle", func(b *board) uint32 { return b.ctx2 })), unix.EINVAL},
+	"a domain destroyed twice":       {twice(of("destroy_pd", "pd_handle", lastPD)), unix.EINVAL},
+	"a region destroyed twice":       {twice(of("destroy_mr", "mr_handle", lastMR)), unix.EINVAL},
+	"a queue destroyed twice":        {twice(of("destroy_cq", "cq_handle", func(b *board) uint32 { return b.cq2 })), unix.EINVAL},
+	"a shared queue destroyed twice": {twice(of("destroy_srq", "srq_handle", func(b *board) uint32 { return b.srq2.Handle })), unix.EINVAL},
+	"a shared queue armed after its end": {[]step{
+		of("destroy_srq", "srq_handle", func(b *board) uint32 { return b.srq2.Handle }),
+		func(b *board) layout.View {
+			return modifySRQ().honest(b).Set("srq_handle", uint64(b.srq2.Handle))
+		},
+	}, unix.EINVAL},
+	"a queue pair on a shared queue that was destroyed": {[]step{
+		of("destroy_srq", "srq_handle", anySRQ),
+		func(b *board) layout.View {
+			v := b.QPRequest(b.pd, b.cq, b.cq, b.spare)
+			beside(b, v)
+			return v
+		},
+	}, unix.EINVAL},
+	"a domain before its shared queue":               {[]step{of("destroy_pd", "pd_handle", func(b *board) uint32 { return b.pd2 })}, unix.EBUSY},
+	"a shared queue of a context that was destroyed": {orphan("destroy_srq", "srq_handle", anySRQ), unix.EINVAL},
+	"a queue pair destroyed twice":                   {twice(of("destroy_qp", "qp_handle", anyQP)), unix.EINVAL},
 	"a GID unbound twice": {twice(func(b *board) layout.View {
 		return b.Request("destroy_bind").SetBytes("dest_gid", b.GID(0))
 	}), unix.ENOENT},
@@ -209,7 +226,7 @@ func TestATableThatIsFullRefusesOneMore(t *testing.T) {
 	h := inproc.NewHost(t)
 	defer h.Close()
 	b := &board{t: t, other: h.Guest(inproc.Options{Name: "b"}), Guest: h.Guest(inproc.Options{
-		Name: "a", Limits: hostverbs.Limits{MaxQP: 4, MaxCQ: 4, MaxMR: 3, MaxPD: 3},
+		Name: "a", Limits: hostverbs.Limits{MaxQP: 4, MaxCQ: 4, MaxMR: 3, MaxPD: 3, MaxSRQ: 3},
 	})}
 	b.other.Probe()
 	b.Probe()
@@ -222,6 +239,7 @@ func TestATableThatIsFullRefusesOneMore(t *testing.T) {
 	}{
 		{"regions", func() layout.View { return b.MRRequest(pd, 1, b.spare) }},
 		{"queue pairs", func() layout.View { return b.QPRequest(pd, cq, cq, b.spare) }},
+		{"shared queues", func() layout.View { return b.SRQRequest(pd, b.spare) }},
 		{"queues", func() layout.View { return b.CQRequest(ctx, 64, b.spare) }},
 		{"domains", func() layout.View { return b.Request("create_pd").Set("ctx_handle", uint64(ctx)) }},
 	} {

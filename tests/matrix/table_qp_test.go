@@ -30,13 +30,17 @@ func createQP() command {
 		"pdir_dma": directories(true),
 		"pd_handle": handles(aDeadPD, lastMR, 0, handle("another program's", func(b *board) uint32 { return b.pd2 }),
 			handle("the kernel's", func(b *board) uint32 { return b.kpd })),
-		"srq_handle":   ignored("read only if is_srq is set: create_qp fills it then alone", 1, unknown, max32),
+		"srq_handle": join(
+			ignored("read only if is_srq is set: create_qp fills it then alone", 1, unknown, max32),
+			with("with a shared queue", beside,
+				handles(aDeadSRQ, lastPD, 0, handle("another program's", func(b *board) uint32 { return b.srq2.Handle })),
+				taken(handle("its own", anySRQ)))),
 		"lkey":         ignored("create_qp leaves it 0: keys are those of the work requests", 1, max32),
 		"access_flags": ignored("create_qp sends LOCAL_WRITE always; rights of peers come by modify_qp", 0, 2, max32),
 		"max_atomic_arg": ignored("create_qp leaves it 0, and atomics are not offered", 1,
 			0xffff),
 		"max_inline_data": refused(unix.EINVAL, 1, 64, 1<<31, max32),
-		"is_srq":          refused(unix.EOPNOTSUPP, 1, 2, 255),
+		"is_srq":          join(refused(unix.EINVAL, 1, 2, 255), with("with a shared queue", beside, ignored("a C truth value", 2, 255))),
 		"sq_sig_all":      ignored("a C truth value: whatever is not 0 is true", 1, 2, 255),
 		"qp_type": join(refused(unix.EOPNOTSUPP, 0, 1, 3, 5, 6, 7, 8, 9, 10, 11, 255), taken(4),
 			with("for the kernel", kernelQP, refused(unix.EBUSY, 1), taken(2, 4))),
@@ -62,6 +66,10 @@ func createQP() command {
 			refused(unix.EINVAL, 17, 32, 128, 129, 1<<28, 1<<28-5, 1<<31, max32),
 			with("in pages enough", wideQP(inproc.QPDepth, queue), taken(0, num("the limit", func(b *board) uint64 { return b.cap("max_sge") }))),
 			taken(1))
+	}
+	for _, f := range []string{"max_recv_wr", "max_recv_sge"} {
+		fields[f] = append(fields[f], with("beside a shared queue", beside,
+			ignored("ibv_create_qp(3): the receive queue's limits mean nothing with a shared one", 1, 3, 1<<31, max32))...)
 	}
 	return command{
 		honest: func(b *board) layout.View { return b.QPRequest(b.pd, b.cq, b.cq, b.spare) },

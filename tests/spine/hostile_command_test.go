@@ -160,6 +160,11 @@ func TestAQueuePairThatLiesIsRefused(t *testing.T) {
 	n := d.neighbour()
 	r := newGround(t, d)
 	other := r.g.Open().Endpoint(testguest.Shape{})
+	pd, err := r.g.Open().AllocPD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared := sharedQueue(t, pd, 16)
 	type P = driver.QPParams
 	over := r.g.Dev.Caps().Get32("max_qp_wr") * 2
 	lies := map[string]lie[P]{
@@ -188,7 +193,8 @@ func TestAQueuePairThatLiesIsRefused(t *testing.T) {
 		"another program's CQ":     {func(p *P) { p.RecvCQ = other.RecvCQ.Handle }, unix.EINVAL},
 		"the kernel's CQ":          {func(p *P) { p.SendCQ = r.g.GSI.CQ.Handle }, unix.EINVAL},
 		"the kernel's PD":          {func(p *P) { p.PD = r.g.GSI.PD.Handle }, unix.EINVAL},
-		"a shared receive queue":   {func(p *P) { p.IsSRQ, p.SRQ = true, 5 }, unix.EOPNOTSUPP},
+		"a shared queue of nobody": {func(p *P) { p.IsSRQ, p.SRQ = true, 5 }, unix.EINVAL},
+		"another's shared queue":   {func(p *P) { p.IsSRQ, p.SRQ = true, shared.Handle }, unix.EINVAL},
 		"QP 1":                     {func(p *P) { p.Type = uint8(r.g.Const("PVRDMA_QPT_GSI")) }, unix.EOPNOTSUPP},
 		"type 255":                 {func(p *P) { p.Type = 255 }, unix.EOPNOTSUPP},
 	}

@@ -55,9 +55,29 @@ func (s *SRQ) PostRecv(wrs ...RecvWR) error {
 		posted++
 	}
 	if posted > 0 {
-		err = errors.Join(err, s.PD.Ctx.Ring(s.PD.Ctx.f.bell.srq, s.Handle|s.PD.Ctx.f.bell.srqRecv))
+		err = errors.Join(err, s.RingRecv())
 	}
 	return err
+}
+
+// RingRecv rings the queue's doorbell.
+func (s *SRQ) RingRecv() error {
+	return s.PD.Ctx.Ring(s.PD.Ctx.f.bell.srq, s.Handle|s.PD.Ctx.f.bell.srqRecv)
+}
+
+// Ring is the queue's indices, for tests that look at them or spoil them.
+func (s *SRQ) Ring() driver.Ring { return s.rq.ring }
+
+// Arm asks for an event when fewer receives than limit are posted; 0 asks for none.
+func (s *SRQ) Arm(limit uint32) error { return s.PD.Ctx.Dev.ModifySRQ(s.Handle, limit) }
+
+// Limit is what the device says the limit is.
+func (s *SRQ) Limit() (uint32, error) {
+	v, err := s.PD.Ctx.Dev.QuerySRQ(s.Handle)
+	if err != nil {
+		return 0, err
+	}
+	return v.Get32("srq_limit"), nil
 }
 
 // Destroy ends the queue.

@@ -32,10 +32,11 @@ const (
 
 // Limits of every guest's device, other than the defaults, so that a test can see that they come from the configuration.
 const (
-	MaxQP = 1000
-	MaxCQ = 2000
-	MaxMR = 5000
-	MaxPD = 300
+	MaxQP  = 1000
+	MaxCQ  = 2000
+	MaxMR  = 5000
+	MaxPD  = 300
+	MaxSRQ = 100
 )
 
 // mac is the hardware address that guest number i's device is configured with.
@@ -159,7 +160,7 @@ func (d *Daemon) config() string {
 	for i, g := range d.cfg.Guests {
 		fmt.Fprintf(&b, "[[guest]]\nname = %q\nsocket_path = %q\ndoorbells = %q\nmac = %q\n", g, d.Socket(g),
 			d.cfg.Doorbells, mac(i))
-		fmt.Fprintf(&b, "max_qp = %d\nmax_cq = %d\nmax_mr = %d\nmax_pd = %d\n", MaxQP, MaxCQ, MaxMR, MaxPD)
+		fmt.Fprintf(&b, "max_qp = %d\nmax_cq = %d\nmax_mr = %d\nmax_pd = %d\nmax_srq = %d\n", MaxQP, MaxCQ, MaxMR, MaxPD, MaxSRQ)
 	}
 	return b.String()
 }

@@ -56,7 +56,7 @@ func (w *world) tellsWhatItCanDo(t *testing.T) {
 		fmt.Sprintf(`max_qp:\s+%d\s`, bed.MaxQP), fmt.Sprintf(`max_cq:\s+%d\s`, bed.MaxCQ),
 		fmt.Sprintf(`max_mr:\s+%d\s`, bed.MaxMR), fmt.Sprintf(`max_pd:\s+%d\s`, bed.MaxPD),
 		`node_guid:\s+` + bed.GUID(0), `sys_image_guid:\s+` + bed.GUID(0), `max_mr_size:\s+0x40000000`,
-		`atomic_cap:\s+ATOMIC_HCA`, `MEM_MGT_EXTENSIONS`, `max_srq:\s+0\s`, `max_mw:\s+0\s`, `max_sge:\s+16\s`, `max_qp_wr:\s+4096\s`,
+		`atomic_cap:\s+ATOMIC_HCA`, `MEM_MGT_EXTENSIONS`, fmt.Sprintf(`max_srq:\s+%d\s`, bed.MaxSRQ), `max_srq_wr:\s+4096\s`, `max_mw:\s+0\s`, `max_sge:\s+16\s`, `max_qp_wr:\s+4096\s`,
 		`max_pkeys:\s+1\s`, `phys_port_cnt:\s+1\s`,
 	} {
 		if !regexp.MustCompile(want).MatchString(out + "\n") {
@@ -85,6 +85,8 @@ func (w *world) comparesEveryByte(t *testing.T) {
 	w.pvcheck(t, "-o all -n 600")
 	w.pvcheck(t, "-o all -n 300 -e")
 	w.pvcheck(t, "-o all -n 300 -u 8 -q 32 -m 65536")
+	w.pvcheck(t, "-o all -n 300 --srq")
+	w.pvcheck(t, "-o all -n 300 --srq -e")
 	w.Output(t, 0, time.Minute, "pvcheck --self -o all -n 300")
 	w.Output(t, 1, time.Minute, "pvcheck --self -o all -n 300 -e")
 }
@@ -100,6 +102,7 @@ func (w *world) addsTogether(t *testing.T) {
 func (w *world) refusesWhatIsWrong(t *testing.T) {
 	t.Helper()
 	w.pvcheck(t, "--errors")
+	w.pvcheck(t, "--errors --srq")
 }
 
 // underTraffic starts a payload check that goes on for longer than anybody waits, lets it run, and then does something to
