@@ -81,6 +81,9 @@ type Context interface {
 	BindGID(index int, gid GID, typ GIDType) error
 	// UnbindGID removes the address number index if it is gid. ENOENT if it is not.
 	UnbindGID(index int, gid GID) error
+	// SetLink takes the guest's port down, or up again; a context begins with the port up. While it is down no message leaves
+	// the guest and none reaches it, as if its cable was out: requests wait as for a peer that does not answer.
+	SetLink(up bool)
 	// Close destroys what the context still holds. When it returns, the engine reaches none of the guest's memory.
 	Close() error
 }

@@ -38,7 +38,7 @@ func (d *Device) queryPort(req *Request, resp *Response) error {
 		PortCapFlags: abi.PortCapIPBasedGIDs, MaxMsgSz: p.MaxMsgSize, PKeyTblLen: pkeyTableLen, MaxVLNum: 1,
 		ActiveWidth: abi.PortWidth(p.ActiveWidth), ActiveSpeed: abi.PortSpeed(p.ActiveSpeed), PhysState: physStateDisabled,
 	}}
-	if p.Active {
+	if p.Active && !d.linkDown {
 		r.Attrs.State, r.Attrs.PhysState = abi.PortActive, physStateLinkUp
 	}
 	r.Encode(resp[:])

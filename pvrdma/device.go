@@ -41,6 +41,8 @@ type Config struct {
 	MaxUAR uint32
 	// Limits bounds the guest's objects; zero fields mean the engine's limit.
 	Limits hostverbs.Limits
+	// LinkDown has the port begin in the state DOWN: see Device.SetLink.
+	LinkDown bool
 	// CQGrace is how long a completion may lie unread in a queue whose doorbell is polled before the guest is
 	// interrupted for it. 0 means DefaultCQGrace.
 	CQGrace time.Duration
@@ -71,6 +73,7 @@ type Device struct {
 	// What follows is written inside Worker.Do and read by the worker and by the command goroutine.
 
 	engine   hostverbs.Context // nil while the device is not active
+	linkDown bool
 	uarPFN   uint64
 	kernel   *userContext
 	contexts table[userContext]
@@ -121,7 +124,7 @@ func (w *Worker) NewDevice(cfg Config, mem *guestmem.Space, doorbells *guestmem.
 	}
 	d := &Device{
 		cfg: cfg, worker: w, provider: w.provider, mem: mem, notifier: n, observer: o, doorbells: doorbells,
-		grace: cfg.CQGrace.Nanoseconds(),
+		grace: cfg.CQGrace.Nanoseconds(), linkDown: cfg.LinkDown,
 	}
 	if d.grace == 0 {
 		d.grace = DefaultCQGrace.Nanoseconds()
@@ -161,6 +164,9 @@ func (d *Device) Activate(uarPFN uint64) error {
 	})
 	if err != nil {
 		return fmt.Errorf("activate device of %s: %w", d.cfg.Name, err)
+	}
+	if d.linkDown {
+		engine.SetLink(false)
 	}
 	d.worker.Do(func() {
 		d.engine, d.uarPFN, d.failed = engine, uarPFN, false

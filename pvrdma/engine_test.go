@@ -140,6 +140,7 @@ type fakeContext struct {
 	gids   map[int]hostverbs.GID // guarded by e.mu, as all below
 	live   map[any]string        // object to kind
 	closed bool
+	links  []bool // what SetLink was told
 }
 
 // count returns the number of live objects by kind.
@@ -205,6 +206,12 @@ func (c *fakeContext) UnbindGID(index int, gid hostverbs.GID) error {
 	}
 	delete(c.gids, index)
 	return nil
+}
+
+func (c *fakeContext) SetLink(up bool) {
+	c.e.mu.Lock()
+	defer c.e.mu.Unlock()
+	c.links = append(c.links, up)
 }
 
 func (c *fakeContext) Close() error {

@@ -59,6 +59,9 @@ type guest struct {
 	listener *net.UnixListener
 	server   *vfiouser.Server
 	observer *telemetry.Guest
+	function *pcifn.Function
+	// cfg is what the guest was made with, but for its link. Written by reload.
+	cfg config.Guest
 }
 
 // faultObserver has the guest reset whose memory failed under the engine, and counts and logs it.
@@ -139,7 +142,7 @@ func (d *daemon) openGuest(g *config.Guest, fd int, domain *guestmem.Domain) err
 	if err != nil {
 		return err
 	}
-	entry := &guest{name: string(g.Name), listener: l}
+	entry := &guest{name: string(g.Name), listener: l, cfg: *g}
 	d.guests = append(d.guests, entry)
 	// The function and its observer need each other: counters are read long after both are there.
 	var function *pcifn.Function
@@ -155,6 +158,7 @@ func (d *daemon) openGuest(g *config.Guest, fd int, domain *guestmem.Domain) err
 	if err != nil {
 		return unavailable("guest %q: %w", g.Name, err)
 	}
+	entry.function = function
 	entry.server = vfiouser.NewServer(l, vfiouser.Config{Open: function.Open, Observer: entry.observer.Door()})
 	d.log.Info("guest can attach", "guest", entry.name, "socket", g.SocketPath, "mac", g.MAC.String(),
 		"doorbells", string(g.Doorbells))
@@ -171,6 +175,7 @@ func doorbellMode(d config.Doorbells) pcifn.DoorbellMode {
 func deviceConfig(g *config.Guest) pvrdma.Config {
 	c := pvrdma.Config{
 		Name: string(g.Name), MAC: g.MAC, GIDType: hostverbs.GIDTypeRoCEv2, MaxUAR: g.MaxUAR,
+		LinkDown: g.Link == config.LinkDown,
 		Limits: hostverbs.Limits{
 			MaxQP: int(g.MaxQP), MaxCQ: int(g.MaxCQ), MaxMR: int(g.MaxMR), MaxPD: int(g.MaxPD),
 			MaxSRQ: int(g.MaxSRQ),
@@ -188,7 +193,7 @@ func deviceConfig(g *config.Guest) pvrdma.Config {
 }
 
 // run serves until ctx ends and every guest is let go.
-func (d *daemon) run(ctx context.Context) {
+func (d *daemon) run(ctx context.Context, reload *reloader) {
 	var wg sync.WaitGroup
 	for _, g := range d.guests {
 		wg.Go(func() {
@@ -212,6 +217,7 @@ func (d *daemon) run(ctx context.Context) {
 		err := systemd.Watchdog(ctx, d.alive.Check, func(err error) { d.log.Error("watchdog", "error", err) })
 		d.warn(err)
 	})
+	wg.Go(func() { reload.run(ctx, d) })
 	d.setMissing("daemon", "")
 	d.warn(systemd.Ready(fmt.Sprintf("serving %d guests with the %s engine", len(d.guests), engineName)))
 	d.log.Info("ready", "guests", len(d.guests), "pid", os.Getpid())

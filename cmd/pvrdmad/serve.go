@@ -30,7 +30,8 @@ func newServe() *cobra.Command {
 		Short: "Serve the devices of one or more guests",
 		Long: "Serve the devices of the guests in a file and in guests.d/*.toml beside it, or of a single guest\n" +
 			"that flags describe, beginning with --socket-path or --fd. A single guest has no metrics unless\n" +
-			"--metrics-listen is given. The daemon ends on SIGTERM and SIGINT within 2 s.",
+			"--metrics-listen is given. The daemon ends on SIGTERM and SIGINT within 2 s. On SIGHUP it reads the\n" +
+			"configuration again, and takes ports of guests up or down as link says there.",
 		Example: "  pvrdmad serve --config /etc/pvrdmad/pvrdmad.toml\n" +
 			"  pvrdmad serve --socket-path /run/pvrdmad/vm1.sock --name vm1",
 		Args: cobra.NoArgs,
@@ -53,31 +54,35 @@ func newServe() *cobra.Command {
 			return &exitError{exitConfig, errors.New("no guest is configured: add [[guest]] to " + src.path +
 				", a file to " + config.DropInDir + " beside it, or give --socket-path PATH")}
 		}
-		return serve(c, src.fd)
+		return serve(c, src)
 	}
 	return cmd
 }
 
 // serve serves until a signal ends it. A second signal ends it at once.
-func serve(c *config.Config, fd int) error {
+func serve(c *config.Config, src *source) error {
 	// A log or a client whose reader has gone must not end the daemon.
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	// From the first moment on: a daemon that has no handler yet is ended by it.
+	hups := make(chan os.Signal, 1)
+	signal.Notify(hups, syscall.SIGHUP)
+	defer signal.Stop(hups)
 	defer context.AfterFunc(ctx, stop)()
 
 	log := telemetry.NewLog(telemetry.LogConfig{
 		Level: string(c.Log.Level), JSON: c.Log.Format == "json", Journal: systemd.JournalReadsStderr(), Output: os.Stderr,
 	})
 	defer log.Close(logBudget)
-	d, err := openDaemon(c, fd, log)
+	d, err := openDaemon(c, src.fd, log)
 	if err != nil {
 		return err
 	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		d.run(ctx)
+		d.run(ctx, &reloader{load: src.load, asks: hups})
 	}()
 	<-ctx.Done()
 	select {

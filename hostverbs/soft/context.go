@@ -24,6 +24,8 @@ type context struct {
 	keys keyTable
 	// gids is read by the owner's thread and written there.
 	gids []gidEntry
+	// down says that the port is down. Owner's thread.
+	down bool
 	// gsi is the guest's queue pair 1, likewise.
 	gsi *qp
 	// mads says how many management datagrams the guest may send. It belongs to the owner's thread.

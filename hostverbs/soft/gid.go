@@ -99,7 +99,7 @@ func (c *context) setGID(index int, g gidEntry) {
 	if old.bound && !c.has(old.gid) {
 		delete(c.pl.gids, old.gid)
 	}
-	if g.bound {
+	if g.bound && !c.down {
 		c.pl.gids[g.gid] = c
 	}
 	c.pl.gidEpoch++ // what queue pairs know about their peers has to be looked up again

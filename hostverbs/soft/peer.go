@@ -5,6 +5,9 @@ package soft
 // reach returns the queue pair at the other end if a packet would arrive there and be the expected one, else nil.
 func (q *qp) reach() *qp {
 	m := &q.sq.msg
+	if q.ctx.down {
+		return nil
+	}
 	if q.datagrams() {
 		return q.pl.receiver(m)
 	}

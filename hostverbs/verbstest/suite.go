@@ -49,7 +49,7 @@ func Cases() []Case {
 		engineCases(), dataCases(), layoutCases(), localCases(), remoteCases(), receiveCases(), rnrCases(), lossCases(), flushCases(),
 		stateCases(), tableCases(), drainCases(), objectCases(), gidCases(), gsiCases(), faultCases(), progressCases(), fairnessCases(),
 		stormCases(), atomicCases(), fastRegCases(), datagramCases(), datagramFaultCases(), unreliableCases(), srqCases(),
-		attrCases(),
+		attrCases(), linkCases(),
 	} {
 		all = append(all, part...)
 	}

@@ -2,7 +2,10 @@
 
 package config
 
-import "time"
+import (
+	"reflect"
+	"time"
+)
 
 // DefaultPath is the file that is read when no flag names another.
 const DefaultPath = "/etc/pvrdmad/pvrdmad.toml"
@@ -65,6 +68,8 @@ type Guest struct {
 	DeviceVersion uint32 `toml:"device_version" doc:"VERSION register; this release serves 20"`
 	// RoCE is the GID type that the guest is offered: 1 or 2.
 	RoCE uint32 `toml:"roce" doc:"RoCE version of the guest's addresses, 1 or 2"`
+	// Link says whether the guest's port is up. It is the one key that is followed when the configuration is read again.
+	Link Link `toml:"link" doc:"the guest's port, up or down; read again on SIGHUP"`
 	// Doorbells says whether doorbell pages are mapped or every doorbell is a message.
 	Doorbells Doorbells `toml:"doorbells" doc:"poll (mapped pages) or trap (a message for each)"`
 	// MaxUAR is the number of doorbell pages; one is the kernel's.
@@ -101,6 +106,7 @@ func DefaultGuest() Guest {
 		SocketMode:    0o660,
 		DeviceVersion: 20,
 		RoCE:          2,
+		Link:          LinkUp,
 		Doorbells:     DoorbellsPoll,
 		MaxUAR:        512,
 		MaxQP:         8192,
@@ -111,6 +117,13 @@ func DefaultGuest() Guest {
 		CQGrace:       Duration(20 * time.Microsecond),
 		origin:        origins{},
 	}
+}
+
+// Equal reports whether two guests have the same values, wherever they were written.
+func (g *Guest) Equal(o *Guest) bool {
+	a, b := *g, *o
+	a.origin, b.origin = nil, nil
+	return reflect.DeepEqual(a, b)
 }
 
 // Guest returns the guest with that name.

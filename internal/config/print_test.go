@@ -43,6 +43,7 @@ socket_group = ""                           # default
 mac = "aa:eb:b6:4f:b4:e3"                   # default
 device_version = 20                         # default
 roce = 2                                    # default
+link = "up"                                 # default
 doorbells = "poll"                          # default
 max_uar = 512                               # default
 max_qp = 8192                               # default
@@ -67,6 +68,7 @@ func anyGuest(t *rapid.T, name string) Guest {
 	g.SocketGroup = rapid.StringN(0, 8, 20).Draw(t, "group")
 	g.MAC = DeriveMAC(rapid.String().Draw(t, "seed") + name)
 	g.RoCE = rapid.Uint32Range(1, 2).Draw(t, "roce")
+	g.Link = rapid.SampledFrom([]Link{LinkUp, LinkDown}).Draw(t, "link")
 	g.Doorbells = rapid.SampledFrom([]Doorbells{DoorbellsPoll, DoorbellsTrap}).Draw(t, "doorbells")
 	g.MaxUAR = 1 << rapid.IntRange(1, 12).Draw(t, "uar")
 	g.MaxQP = rapid.Uint32Range(minQP, maxQP).Draw(t, "qp")

@@ -36,7 +36,7 @@ func TestEveryMistakeIsReportedWithItsLineAndWhatToWrite(t *testing.T) {
 DIR/pvrdmad.toml:5: log.levle: unknown key: write "level"
 DIR/pvrdmad.toml:10: Max_QP: unknown key: write "max_qp"
 DIR/pvrdmad.toml:11: colour: unknown key: there are name, socket_path, socket_mode, socket_group, mac, ` +
-				`device_version, roce, doorbells, max_uar, max_qp, max_cq, max_mr, max_pd, max_srq, gids, cq_grace
+				`device_version, roce, link, doorbells, max_uar, max_qp, max_cq, max_mr, max_pd, max_srq, gids, cq_grace
 DIR/pvrdmad.toml:13: metrics.port: unknown key: there are listen`,
 		},
 		{
@@ -119,7 +119,7 @@ DIR/pvrdmad.toml:15: gids: fe80::1 is in the list of guest "b" (DIR/pvrdmad.toml
 DIR/guests.d/web.toml:1: name: "web" is the name of guest "web" (DIR/pvrdmad.toml:2) too: rename one
 DIR/guests.d/x.toml:2: name: "y" is not the file's name: leave name out, or rename the file to y.toml
 DIR/guests.d/z.toml:1: guest: unknown key: there are name, socket_path, socket_mode, socket_group, mac, ` +
-				`device_version, roce, doorbells, max_uar, max_qp, max_cq, max_mr, max_pd, max_srq, gids, cq_grace
+				`device_version, roce, link, doorbells, max_uar, max_qp, max_cq, max_mr, max_pd, max_srq, gids, cq_grace
 DIR/guests.d/z.toml:2: max_qq: unknown key: write "max_qp"`,
 		},
 		{

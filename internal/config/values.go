@@ -86,6 +86,21 @@ func (d *Doorbells) UnmarshalText(b []byte) error {
 // MarshalText implements encoding.TextMarshaler.
 func (d Doorbells) MarshalText() ([]byte, error) { return []byte(d), nil }
 
+// Link is the state of a guest's port.
+type Link string
+
+// Link states.
+const (
+	LinkUp   Link = "up"
+	LinkDown Link = "down"
+)
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (l *Link) UnmarshalText(b []byte) error { return oneOf(l, string(b), LinkUp, LinkDown) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (l Link) MarshalText() ([]byte, error) { return []byte(l), nil }
+
 // Windows says which scattered memory regions get a contiguous mapping of their own.
 type Windows string
 

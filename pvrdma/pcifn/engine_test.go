@@ -116,6 +116,8 @@ func (c stubContext) BindGID(int, hostverbs.GID, hostverbs.GIDType) error {
 }
 func (c stubContext) UnbindGID(int, hostverbs.GID) error { return nil }
 
+func (c stubContext) SetLink(bool) {}
+
 func (c stubContext) Close() error {
 	c.e.plan(func(e *stubEngine) { e.closed++ })
 	return c.e.enter("Context.Close")

@@ -46,6 +46,7 @@ type Function struct {
 	// past counts for devices of connections that are over. Guarded by mu.
 	mu   sync.Mutex
 	past pvrdma.Counters
+	link link
 }
 
 // New returns a function.
@@ -57,7 +58,9 @@ func New(cfg Config) (*Function, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make pci function of %s: %w", cfg.Device.Name, err)
 	}
-	return &Function{cfg: cfg, powerOn: *config}, nil
+	f := &Function{cfg: cfg, powerOn: *config}
+	f.link.down = cfg.Device.LinkDown
+	return f, nil
 }
 
 // Counters returns the guest's data path counters over all its connections. Any goroutine.
@@ -113,6 +116,7 @@ func (f *Function) open(interrupt func(abi.IntrVector)) (*session, error) {
 		return nil, err
 	}
 	s.dev = dev
+	f.link.attach(s)
 	s.regs.power(f.cfg.Device.MAC)
 	s.watchEnable()
 	f.device.Store(dev)
@@ -211,6 +215,7 @@ func (s *session) Close() {
 	s.enter(pvrdma.NoError, nil)
 	s.mu.Unlock()
 	s.failures.Wait()
+	s.fn.link.detach()
 	s.fn.detach(s.dev)
 	s.free()
 }
