@@ -59,8 +59,10 @@ type completionQueue struct {
 	listed, fresh bool
 	// pushed counts entries; solicitedAt is its value after the last entry that a solicited arm waits for.
 	pushed, solicitedAt uint64
-	// notifiedAt is userContext.words at the last notification: see maybe.
-	notifiedAt uint64
+	// notifiedAt is userContext.words at the last notification, see maybe, and told is pushed then: an entry is announced
+	// once. A program that was woken for it may arm before it takes it, and perftest's then takes a second event for another
+	// entry.
+	notifiedAt, told uint64
 	// inGrace says that an entry waits since graceFrom, when pushed was graceMark, for a program that polls to take it.
 	inGrace   bool
 	graceFrom int64
@@ -251,12 +253,12 @@ func (c *completionQueue) arm(value uint32) {
 	switch {
 	case value&abi.UARCQArm != 0:
 		c.armed = armedAny
-		if unread != 0 {
+		if unread != 0 && c.pushed != c.told {
 			c.notify()
 		}
 	case value&abi.UARCQArmSol != 0:
 		c.armed = max(c.armed, armedSolicited)
-		if c.solicitedAt != 0 && c.pushed-c.solicitedAt < unread {
+		if c.solicitedAt > c.told && c.pushed-c.solicitedAt < unread {
 			c.notify()
 		}
 	}
@@ -269,7 +271,7 @@ func (c *completionQueue) maybe() bool { return c.notifiedAt != c.ctx.words }
 
 // look begins the grace time of a queue that may have been armed when it held something.
 func (c *completionQueue) look() {
-	if !c.inGrace && c.maybe() && c.unread() != 0 {
+	if !c.inGrace && c.maybe() && c.pushed != c.told && c.unread() != 0 {
 		c.enterGrace()
 	}
 }
@@ -309,7 +311,7 @@ func (d *Device) checkGraced(now int64) (next int64) {
 // was notified. What was added meanwhile has a grace time of its own.
 func (c *completionQueue) graceOver() bool {
 	unread := uint64(c.unread())
-	if unread == 0 || !c.maybe() {
+	if unread == 0 || !c.maybe() || c.pushed == c.told {
 		return true
 	}
 	if younger := c.pushed - c.graceMark; unread > younger {
@@ -325,7 +327,7 @@ func (c *completionQueue) notify() {
 	if c.publish() != nil {
 		return
 	}
-	c.armed, c.notifiedAt = notArmed, c.ctx.words
+	c.armed, c.notifiedAt, c.told = notArmed, c.ctx.words, c.pushed
 	d.live.Notifications++
 	if !d.notifier.CQEvent(c.handle) {
 		d.unflushed = true

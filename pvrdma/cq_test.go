@@ -204,6 +204,32 @@ func TestAnArmWithUnreadEntriesNotifiesAtOnce(t *testing.T) {
 	}
 }
 
+// TestAnEntryIsAnnouncedOnce: a program that was woken arms first and takes the entry then. A second event for the same
+// entry would be taken for that of another one.
+func TestAnEntryIsAnnouncedOnce(t *testing.T) {
+	for name, arm := range map[string]uint32{"arm": abi.UARCQArm, "solicited arm": abi.UARCQArmSol} {
+		t.Run(name, func(t *testing.T) {
+			r, g, q, c := kernelCQ(t, 8)
+			c.ring(0, arm)
+			r.settle()
+			_ = q.complete(hostverbs.WC{WRID: 1, Solicited: true})
+			if got := g.notifier.events(); len(got) != 1 {
+				t.Errorf("events %v, want one", got)
+			}
+			c.ring(0, arm)
+			r.settle()
+			if got := g.notifier.events(); len(got) != 0 {
+				t.Errorf("events %v for an entry that was announced", got)
+			}
+			c.poll()
+			_ = q.complete(hostverbs.WC{WRID: 2, Solicited: true})
+			if got := g.notifier.events(); len(got) != 1 {
+				t.Errorf("events %v for the next entry, want one", got)
+			}
+		})
+	}
+}
+
 func TestASolicitedArmLooksForAnUnreadSolicitedEntry(t *testing.T) {
 	r, g, q, c := kernelCQ(t, 8)
 	arm := func() int {
@@ -217,7 +243,10 @@ func TestASolicitedArmLooksForAnUnreadSolicitedEntry(t *testing.T) {
 	}
 	_ = q.complete(hostverbs.WC{WRID: 2, Solicited: true}) // uses the arm up
 	g.notifier.events()
+	c.poll()
 	_ = q.complete(hostverbs.WC{WRID: 3})
+	_ = q.complete(hostverbs.WC{WRID: 4, Solicited: true})
+	_ = q.complete(hostverbs.WC{WRID: 5})
 	c.take()
 	if arm() != 1 {
 		t.Error("no event although a solicited entry is unread behind one that was read")

@@ -52,6 +52,30 @@ func TestAnEntryThatLiesUnreadIsNotifiedOnceAfterTheGraceTime(t *testing.T) {
 	}
 }
 
+// TestAnEntryOfAPolledPageIsAnnouncedOnce: a program that was woken arms, loses its processor for longer than the grace
+// time, and takes the entry then.
+func TestAnEntryOfAPolledPageIsAnnouncedOnce(t *testing.T) {
+	r, g, q, c := polledCQ(t, 64)
+	c.ring(userPage, abi.UARCQArm)
+	r.step()
+	_ = q.complete(hostverbs.WC{WRID: 1})
+	r.after(DefaultCQGrace)
+	if n := g.events(); n != 1 {
+		t.Errorf("%d events, want 1", n)
+	}
+	c.ring(userPage, abi.UARCQArm)
+	r.step()
+	r.after(time.Second)
+	if n := g.events(); n != 0 {
+		t.Errorf("%d events for an entry that was announced", n)
+	}
+	_ = q.complete(hostverbs.WC{WRID: 2}) // the first is not taken yet
+	r.after(DefaultCQGrace)
+	if n := g.events(); n != 1 {
+		t.Errorf("%d events for the next entry, want 1", n)
+	}
+}
+
 func TestAWorkerComesBackWhenAGraceTimeEnds(t *testing.T) {
 	r, _, q, c := polledCQ(t, 64)
 	c.ring(userPage, abi.UARCQArm)
