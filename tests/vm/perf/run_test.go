@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -106,6 +107,16 @@ func run(t *testing.T, s *stage.Stage, c cell, device string, server, client int
 			there.Stdout, there.Stderr)
 	}
 	return got.Stdout, nil
+}
+
+// TestEveryShortCellIsACell keeps a slip of the pen from taking one away.
+func TestEveryShortCellIsACell(t *testing.T) {
+	all := cells()
+	for _, name := range shortCells {
+		if !slices.ContainsFunc(all, func(c cell) bool { return c.String() == name }) {
+			t.Errorf("no cell is called %q", name)
+		}
+	}
 }
 
 // TestPerftestRunsBetweenGuests runs the cells, each from another guest to its neighbour, and prints what they gave.
