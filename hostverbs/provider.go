@@ -10,6 +10,9 @@ type Owner interface {
 	// Do runs fn on the owner's thread between two of its visits and returns when fn has returned, so that
 	// nothing the owner did before is still going on. On that thread itself it runs fn at once.
 	Do(fn func())
+	// Wake says that Progress has something to do that has come from another owner: the owner looks soon, also if it sleeps.
+	// Any thread may call it, and it does not wait.
+	Wake()
 }
 
 // Provider is an engine: it carries out verbs, in software or on a host's device.
@@ -22,6 +25,9 @@ type Provider interface {
 	QueryPort() PortAttr
 	// NewPoller gives an owner thread its share of the engine. The owner calls Progress on it.
 	NewPoller(o Owner) (Poller, error)
+	// Barrier returns when no owner is still at what it did before the call. A guest's memory may be copied on the thread of
+	// any owner: whoever takes some away waits here.
+	Barrier()
 	// Close ends the engine. All contexts and pollers are closed before.
 	Close() error
 }

@@ -83,6 +83,7 @@ func (e *fakeEngine) next() uint32 { e.number++; return e.number }
 func (e *fakeEngine) Name() string                      { return "fake" }
 func (e *fakeEngine) QueryDevice() hostverbs.DeviceAttr { return e.attr }
 func (e *fakeEngine) QueryPort() hostverbs.PortAttr     { return e.port }
+func (e *fakeEngine) Barrier()                          {}
 func (e *fakeEngine) Close() error                      { return nil }
 
 func (e *fakeEngine) NewPoller(hostverbs.Owner) (hostverbs.Poller, error) {

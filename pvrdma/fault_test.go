@@ -274,3 +274,22 @@ func TestAMemoryFaultOnTheWorkersThreadIsSurvived(t *testing.T) {
 	hq.ring(0, abi.UARQPSend)
 	eventually(t, "the other device takes its request", func() bool { return len(hq.engine.taken()) == 1 })
 }
+
+func TestAFaultThatAnotherWorkerHasFoundResetsItsOwner(t *testing.T) {
+	r := newLiveRig(t)
+	healthy := r.newGuest()
+	g, fd := r.fileGuest("vm2")
+	q, _ := g.rcQP(userPage, 8)
+	truncate(t, fd)
+	var fault *guestmem.FaultError
+	if err := guestmem.CopyIn(q.pageOf(), 0, make([]byte, 8)); !errors.As(err, &fault) {
+		t.Fatalf("copied into memory that is gone: %v", err)
+	}
+
+	r.worker.MemoryFault(fault) // this is not the worker's thread
+
+	eventually(t, "the device has failed", func() bool { return len(g.notifier.failures()) == 1 })
+	if len(healthy.notifier.failures()) != 0 {
+		t.Errorf("failures of the other guest: %v", healthy.notifier.failures())
+	}
+}

@@ -60,6 +60,28 @@ func (w *Worker) Do(fn func()) {
 	}
 }
 
+// Barrier returns when neither the worker nor another that shares its engine is still at what it did before the call. Not on a
+// worker's thread.
+func (w *Worker) Barrier() {
+	w.Do(func() {})
+	w.provider.Barrier()
+}
+
+// tell is Do for who must not wait, another worker for example: fn runs soon, on the worker's thread. It does not panic.
+func (w *Worker) tell(fn func()) {
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
+		<-w.done
+		w.runNow(fn)
+		return
+	}
+	w.tasks = append(w.tasks, &task{fn: fn})
+	w.mu.Unlock()
+	w.pending.Add(1)
+	w.idle.wake()
+}
+
 // isHere reports whether the caller is on the worker's thread, or has taken its place. Only a goroutine that is locked to its
 // thread may compare: another one could be moved to a second thread between the two numbers, and the first be the thread
 // of who takes the worker's place meanwhile.

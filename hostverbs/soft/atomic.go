@@ -38,7 +38,7 @@ func (q *qp) change(m *message, at span, b *budget) hostverbs.WCStatus {
 // keep writes what an atomic operation has returned to the requester's memory, in the byte order of all guests. The keys are
 // looked up anew: the operation is done, whatever has become of the region since.
 func (q *qp) keep(wr *hostverbs.SendWR) hostverbs.WCStatus {
-	m := &q.sq.msg
+	m := q.sq.msg
 	m.moved = 0
 	if status := q.gather(wr); status != hostverbs.WCSuccess {
 		return status

@@ -18,6 +18,9 @@ type inline struct{}
 
 func (inline) Do(fn func()) { fn() }
 
+// Wake has nobody to wake: the test calls Progress.
+func (inline) Wake() {}
+
 // sink is a device that counts completions and has receives without end.
 type sink struct {
 	sent, received int

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -34,6 +35,15 @@ type context struct {
 	// They belong to the owner's thread.
 	waiting list[*qp]
 	turn    links[*context]
+	// away is how many messages of its queue pairs are with other owners, of those that are not forsaken; strays says that
+	// others may still be at work on what is, and forsaken are those that have been lent something. withdrawn counts regions
+	// that were taken away: it is written by the owner's thread and read by all. visits are what the guest has sent to each
+	// poller.
+	away      int
+	strays    bool
+	forsaken  []*parcel
+	withdrawn atomic.Uint64
+	visits    [maxPollers]visitor
 
 	// What follows belongs to control calls.
 	qps    map[*qp]struct{}
@@ -52,7 +62,7 @@ func (pl *poller) OpenContext(cfg hostverbs.ContextConfig) (hostverbs.Context, e
 	}
 	pl.eng.mu.Lock()
 	defer pl.eng.mu.Unlock()
-	if pl.eng.poller != pl {
+	if pl.closed {
 		return nil, fmt.Errorf("guest %q: the poller is closed: %w", cfg.Guest, unix.ENODEV)
 	}
 	pl.contexts++
@@ -84,6 +94,36 @@ func (c *context) errf(format string, args ...any) error {
 	return fmt.Errorf("guest %q: "+format, append([]any{c.guest}, args...)...)
 }
 
+// control runs fn for a control call on the owner's thread. It returns when other owners are not at work any more on what fn
+// has made void.
+func (c *context) control(fn func()) {
+	var wait bool
+	var gone []*parcel
+	c.pl.owner.Do(func() {
+		fn()
+		wait, c.strays = c.strays, false
+		gone, c.forsaken = c.forsaken, nil
+	})
+	if !wait {
+		return
+	}
+	c.eng.tell(c.pl, func(*poller) {})
+	if len(gone) > 0 {
+		c.pl.owner.Do(func() {
+			for _, x := range gone {
+				x.recover()
+			}
+		})
+	}
+}
+
+// withdraw makes void what messages that are away know of the guest's memory: a region of it is gone. Owner's thread, within
+// control.
+func (c *context) withdraw() {
+	c.withdrawn.Add(1)
+	c.strays = c.strays || c.away > 0
+}
+
 // closeBatch is how many queue pairs are closed between two visits to others.
 const closeBatch = 64
 
@@ -94,7 +134,7 @@ func (c *context) Close() error {
 	}
 	c.closed = true
 	addresses := slices.Clone(c.gids)
-	c.pl.owner.Do(c.unsetGIDs)
+	c.unsetGIDs()
 	// From here on nothing arrives, and nothing that is sent. The keys go last: nobody is told of an error.
 	for batch := range slices.Chunk(slices.Collect(maps.Keys(c.qps)), closeBatch) {
 		c.pl.owner.Do(func() {
@@ -109,6 +149,7 @@ func (c *context) Close() error {
 			c.pl.sender = nil
 		}
 	})
+	c.eng.tell(c.pl, func(pl *poller) { pl.forget(c) })
 	for q := range c.qps {
 		q.gone = true
 		c.eng.giveQPN(q.num)

@@ -22,6 +22,8 @@ type Counters struct {
 	Registrations, Invalidations uint64
 	// Drops counts messages of unreliable queue pairs that reached nobody, by DropReason.
 	Drops [dropReasons]uint64
+	// Forwarded counts messages on their way to a guest of another owner.
+	Forwarded uint64
 	// MemoryFaults counts copies that ended because a guest's memory was taken away under them.
 	MemoryFaults uint64
 }
@@ -44,6 +46,7 @@ const (
 	cntRNRNAKs
 	cntRetries
 	cntMemoryFaults
+	cntForwarded
 	cntDrops
 	cntCompletions = cntDrops + int(dropReasons)
 	counters       = cntCompletions + statuses
@@ -108,16 +111,16 @@ func (c *counts) publish(now int64) int64 {
 	return 0
 }
 
-// Counters returns what the engine has done, as of at most 10 ms before its poller's last Progress. Any goroutine may
+// Counters returns what the engine has done, as of at most 10 ms before the last Progress of each poller that is open. Any goroutine may
 // call it.
 func (e *Engine) Counters() Counters {
-	e.mu.Lock()
-	pl := e.poller
-	e.mu.Unlock()
-	if pl == nil {
-		return Counters{}
+	pollers := e.open(nil)
+	at := func(i int) (n uint64) {
+		for _, pl := range pollers {
+			n += pl.count.shared[i].Load()
+		}
+		return n
 	}
-	at := func(i int) uint64 { return pl.count.shared[i].Load() }
 	c := Counters{
 		Sends: at(cntSends), SendBytes: at(cntSendBytes),
 		Writes: at(cntWrites), WriteBytes: at(cntWriteBytes),
@@ -125,7 +128,7 @@ func (e *Engine) Counters() Counters {
 		Atomics: at(cntAtomics), AtomicBytes: at(cntAtomicBytes),
 		Registrations: at(cntRegistrations), Invalidations: at(cntInvalidations),
 		RNRNAKs: at(cntRNRNAKs), Retries: at(cntRetries),
-		MemoryFaults: at(cntMemoryFaults),
+		MemoryFaults: at(cntMemoryFaults), Forwarded: at(cntForwarded),
 	}
 	for i := range c.Drops {
 		c.Drops[i] = at(cntDrops + i)

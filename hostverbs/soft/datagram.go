@@ -37,7 +37,7 @@ func (q *qp) route(wr *hostverbs.SendWR) bool {
 	if !from.bound || network != from.gid.Network(from.typ) {
 		return false
 	}
-	m := &q.sq.msg
+	m := q.sq.msg
 	m.dgid, m.destQPN, m.sl = ah.DGID, wr.RemoteQPN, ah.SL
 	m.path = path{
 		qkey: wr.RemoteQKey, flowLabel: ah.FlowLabel, sgid: from.gid, typ: from.typ, network: network,
@@ -56,7 +56,7 @@ const controlledQKey = 1 << 31
 // receiver looks up the queue pair that a datagram is for.
 func (pl *poller) receiver(m *message) *qp {
 	c := pl.gids[m.dgid]
-	if c == nil || !c.reachedBy(m) {
+	if c == nil || c.pl != pl || !c.reachedBy(m) {
 		pl.lose(DropNoAddress)
 		return nil
 	}

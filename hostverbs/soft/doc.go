@@ -12,8 +12,15 @@
 //
 // # Threads
 //
-// Everything that the data path reads is written on the thread of the Owner that NewPoller got: control calls make
-// their changes inside Owner.Do. Fields that belong to control calls alone say so. Nothing is locked on the data path.
+// A guest belongs to one Owner, and so do its queue pairs. Everything that the data path reads of them is written on that
+// Owner's thread: control calls make their changes inside Owner.Do. Fields that belong to control calls alone say so.
+// Nothing is locked on the data path.
+//
+// A message to a guest of another Owner travels through that one's inbox as a parcel, is carried out there, from memory that
+// its sender has looked up, and comes back with the answer. Whoever has the parcel owns what is in it. A control call that
+// takes something away marks what is on its way, and then waits until each other Owner has been between two visits.
+//
+// Control calls are not made on an Owner's thread: those that have to tell all Owners wait for them.
 //
 // # What waits for Progress
 //

@@ -4,6 +4,8 @@ package soft
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -40,7 +42,11 @@ const (
 	speedEDR = 32
 )
 
-// Observer is told what the operator should know. Its methods are called on an owner's thread and must not block.
+// maxPollers is how many owners can share an engine.
+const maxPollers = 16
+
+// Observer is told what the operator should know. Its methods are called on an owner's thread, which need not be that of the
+// guest in question, and must not block.
 type Observer interface {
 	// MemoryFault says that a guest's memory failed under a copy. The work that ran was completed in error; the guest
 	// that err names should be reset.
@@ -53,10 +59,14 @@ type Engine struct {
 
 	// mu guards the fields below; control calls take it, the data path never does.
 	mu      sync.Mutex
-	poller  *poller
+	pollers [maxPollers]*poller
 	holders map[hostverbs.GID]*context
 	qpns    qpnPool
 	closed  bool
+
+	// directory is held while an address or a poller comes or goes, which all pollers learn one after the other. It is taken
+	// before mu, and never on an owner's thread.
+	directory sync.Mutex
 }
 
 var _ hostverbs.Provider = (*Engine)(nil)
@@ -113,28 +123,71 @@ func (e *Engine) QueryPort() hostverbs.PortAttr {
 	}
 }
 
-// NewPoller gives the owner thread o its share. One poller owns all guests for now: a second is EOPNOTSUPP.
+// NewPoller gives the owner thread o its share. There are 16 at most: ENOMEM.
 func (e *Engine) NewPoller(o hostverbs.Owner) (hostverbs.Poller, error) {
 	if o == nil {
 		return nil, fmt.Errorf("new poller: no owner: %w", unix.EINVAL)
 	}
+	e.directory.Lock()
+	defer e.directory.Unlock()
+	others := e.open(nil)
+	pl := newPoller(e, o)
+	pl.several = len(others) > 0
+	if err := e.add(pl); err != nil {
+		return nil, fmt.Errorf("new poller: %w", err)
+	}
+	for _, other := range others {
+		other.owner.Do(func() {
+			other.several = true
+			maps.Copy(pl.gids, other.gids) // all know the same
+		})
+	}
+	return pl, nil
+}
+
+// add takes a poller in.
+func (e *Engine) add(pl *poller) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
-		return nil, fmt.Errorf("new poller: the engine is closed: %w", unix.ENODEV)
+		return fmt.Errorf("the engine is closed: %w", unix.ENODEV)
 	}
-	if e.poller != nil {
-		return nil, fmt.Errorf("new poller: the soft engine serves all guests on one poller: %w", unix.EOPNOTSUPP)
+	pl.index = slices.Index(e.pollers[:], nil)
+	if pl.index < 0 {
+		return fmt.Errorf("there are %d pollers, the limit: %w", maxPollers, unix.ENOMEM)
 	}
-	e.poller = newPoller(e, o)
-	return e.poller, nil
+	e.pollers[pl.index] = pl
+	return nil
+}
+
+// open returns all pollers but one.
+func (e *Engine) open(but *poller) (all []*poller) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, pl := range e.pollers {
+		if pl != nil && pl != but {
+			all = append(all, pl)
+		}
+	}
+	return all
+}
+
+// Barrier returns when no owner is still at what it did before the call.
+func (e *Engine) Barrier() { e.tell(nil, func(*poller) {}) }
+
+// tell runs fn for each poller but one on its owner's thread, one after the other. Not on an owner's thread: two that tell each
+// other would wait for ever.
+func (e *Engine) tell(but *poller, fn func(pl *poller)) {
+	for _, pl := range e.open(but) {
+		pl.owner.Do(func() { fn(pl) })
+	}
 }
 
 // Close ends the engine. EBUSY while a poller is open.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.poller != nil {
+	if e.pollers != [maxPollers]*poller{} {
 		return fmt.Errorf("close soft engine: a poller is open: %w", unix.EBUSY)
 	}
 	e.closed = true

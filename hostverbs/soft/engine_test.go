@@ -29,15 +29,12 @@ func TestTheEngineAdvertisesOnlyWhatItHas(t *testing.T) {
 	}
 }
 
-func TestOnePollerOwnsAllGuests(t *testing.T) {
+func TestAPollerIsClosedAfterItsGuestsAndAnEngineAfterItsPollers(t *testing.T) {
 	e := soft.New(nil)
 	if _, err := e.NewPoller(nil); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("without an owner: %v, want EINVAL", err)
 	}
 	p := must(e.NewPoller(inline{}))
-	if _, err := e.NewPoller(inline{}); !errors.Is(err, unix.EOPNOTSUPP) {
-		t.Errorf("a second poller: %v, want EOPNOTSUPP", err)
-	}
 	c := must(p.OpenContext(hostverbs.ContextConfig{Guest: "vm1", GIDTableLen: 1}))
 	if err := p.Close(); !errors.Is(err, unix.EBUSY) {
 		t.Errorf("close with a guest: %v, want EBUSY", err)
@@ -58,6 +55,23 @@ func TestOnePollerOwnsAllGuests(t *testing.T) {
 	if _, err := e.NewPoller(inline{}); !errors.Is(err, unix.ENODEV) {
 		t.Errorf("a poller of a closed engine: %v, want ENODEV", err)
 	}
+}
+
+func TestAnEngineHasPollersUpToALimit(t *testing.T) {
+	e := soft.New(nil)
+	var all []hostverbs.Poller
+	for range soft.MaxPollers {
+		all = append(all, must(e.NewPoller(inline{})))
+	}
+	if _, err := e.NewPoller(inline{}); !errors.Is(err, unix.ENOMEM) {
+		t.Errorf("one more: %v, want ENOMEM", err)
+	}
+	check(all[0].Close())
+	all[0] = must(e.NewPoller(inline{}))
+	for _, p := range all {
+		check(p.Close())
+	}
+	check(e.Close())
 }
 
 func TestAGuestWithManyBusyQueuePairsHasNoLargerShare(t *testing.T) {

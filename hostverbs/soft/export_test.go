@@ -5,6 +5,7 @@ package soft
 // Constants for tests.
 const (
 	PieceCost    = pieceCost
+	MaxPollers   = maxPollers
 	CrowdedBytes = crowdedBytes
 	CrowdedFor   = crowdedFor
 )

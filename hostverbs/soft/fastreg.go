@@ -23,6 +23,10 @@ type fastMR struct {
 	most uint32 // pages
 	// last is the key of the last registration: the one that may be invalidated. Owner's thread.
 	last uint32
+	// away counts the messages with the memory that are with other owners. dropped: the region was invalidated meanwhile, and
+	// its pages are let go when they are back. Owner's thread.
+	away    int
+	dropped bool
 }
 
 // AllocMR allocates a region for fast registration.
@@ -58,7 +62,7 @@ func (t *keyTable) fastRegion(key uint32, d *pd) *mr {
 // register gives a free region the memory of a request.
 func (t *keyTable) register(wr *hostverbs.SendWR, d *pd) bool {
 	m := t.fastRegion(wr.RKey, d)
-	if m == nil || m.key != 0 || !m.fast.takes(wr) {
+	if m == nil || m.key != 0 || m.fast.dropped || !m.fast.takes(wr) {
 		return false
 	}
 	mem, err := m.fast.src.PullPages(wr)
@@ -87,9 +91,41 @@ func (t *keyTable) invalidate(key uint32, d *pd) bool {
 	}
 	if m.key != 0 {
 		m.key, m.mem = 0, nil
-		m.fast.src.DropPages()
+		m.ctx.withdrawn.Add(1)
+		m.fast.dropped = true
+		m.fast.drop()
 	}
 	return true
+}
+
+// drop lets go of the pages of a region that was invalidated, once no other owner may be at work on them. Owner's thread.
+func (f *fastMR) drop() {
+	if f.dropped && f.away == 0 {
+		f.dropped = false
+		f.src.DropPages()
+	}
+}
+
+// lend notes that the regions for fast registration which a request names are in use elsewhere.
+func (x *parcel) lend(wr *hostverbs.SendWR) {
+	x.lent = 0
+	for i := range wr.SGE[:wr.NumSGE] {
+		if m := x.q.ctx.keys.find(wr.SGE[i].LKey); m != nil && m.fast != nil {
+			m.fast.away++
+			x.fast[x.lent] = m.fast
+			x.lent++
+		}
+	}
+}
+
+// recover notes that they are not any more.
+func (x *parcel) recover() {
+	for i, f := range x.fast[:x.lent] {
+		f.away--
+		f.drop()
+		x.fast[i] = nil
+	}
+	x.lent = 0
 }
 
 // isLocal says whether an operation is about the requester's own regions alone.

@@ -21,6 +21,7 @@ func (q *qp) fail() {
 	if q.attr.QPState != hostverbs.StateErr {
 		q.attr.QPState = hostverbs.StateErr
 		q.epoch++
+		q.sq.recall(q)
 	}
 	q.draining = false
 	q.want(todoFlush)
@@ -53,6 +54,9 @@ func (q *qp) flushHeld() {
 // It says whether there may be more receives: a receive queue in shared memory can be refilled for ever. Those of a shared
 // receive queue are for others.
 func (q *qp) flush(b *budget) (more bool) {
+	if q.sq.away {
+		return false // it comes back, and the flush with it
+	}
 	q.flushHeld()
 	if q.rq.have {
 		b.wrs--

@@ -4,6 +4,7 @@ package soft
 
 import (
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -29,7 +30,7 @@ func (c *context) BindGID(index int, gid hostverbs.GID, typ hostverbs.GIDType) e
 		return c.errf("bind GID %s as number %d: %w", gid, index, err)
 	}
 	old := c.gids[index]
-	c.pl.owner.Do(func() { c.setGID(index, gidEntry{gid, typ, true}) })
+	c.changeGID(index, gidEntry{gid, typ, true})
 	c.dropGID(old)
 	return nil
 }
@@ -43,7 +44,7 @@ func (c *context) UnbindGID(index int, gid hostverbs.GID) error {
 	if !old.bound || old.gid != gid {
 		return c.errf("unbind GID %s: it is not number %d: %w", gid, index, unix.ENOENT)
 	}
-	c.pl.owner.Do(func() { c.setGID(index, gidEntry{}) })
+	c.changeGID(index, gidEntry{})
 	c.dropGID(old)
 	return nil
 }
@@ -92,26 +93,48 @@ func (c *context) has(gid hostverbs.GID) bool {
 	return false
 }
 
-// setGID writes an entry and keeps the poller's directory in step. Owner's thread.
-func (c *context) setGID(index int, g gidEntry) {
+// changeGID writes an entry, and tells all pollers.
+func (c *context) changeGID(index int, g gidEntry) {
+	c.eng.directory.Lock()
+	defer c.eng.directory.Unlock()
 	old := c.gids[index]
-	c.gids[index] = g
-	if old.bound && !c.has(old.gid) {
-		delete(c.pl.gids, old.gid)
-	}
-	if g.bound && !c.down {
-		c.pl.gids[g.gid] = c
-	}
-	c.pl.gidEpoch++ // what queue pairs know about their peers has to be looked up again
+	c.pl.owner.Do(func() {
+		c.gids[index] = g
+		c.pl.learn(c, old, g)
+	})
+	c.eng.tell(c.pl, func(pl *poller) { pl.learn(c, old, g) })
 }
 
-// unsetGIDs is setGID for all entries, to nothing. Owner's thread.
+// learn keeps the poller's directory in step with a guest's table, in which one entry has taken the place of another. Owner's
+// thread.
+func (pl *poller) learn(c *context, old, g gidEntry) {
+	if old.bound && !c.has(old.gid) {
+		delete(pl.gids, old.gid)
+	}
+	if g.bound && !c.down {
+		pl.gids[g.gid] = c
+	}
+	pl.gidEpoch++ // what queue pairs know about their peers has to be looked up again
+}
+
+// unsetGIDs is changeGID for all entries, to nothing.
 func (c *context) unsetGIDs() {
-	for _, g := range c.gids {
+	c.eng.directory.Lock()
+	defer c.eng.directory.Unlock()
+	old := slices.Clone(c.gids)
+	c.pl.owner.Do(func() {
+		clear(c.gids)
+		c.pl.unlearn(old)
+	})
+	c.eng.tell(c.pl, func(pl *poller) { pl.unlearn(old) })
+}
+
+// unlearn forgets a guest's addresses. Owner's thread.
+func (pl *poller) unlearn(gids []gidEntry) {
+	for _, g := range gids {
 		if g.bound {
-			delete(c.pl.gids, g.gid)
+			delete(pl.gids, g.gid)
 		}
 	}
-	clear(c.gids)
-	c.pl.gidEpoch++
+	pl.gidEpoch++
 }

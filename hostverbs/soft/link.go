@@ -8,17 +8,25 @@ func (c *context) SetLink(up bool) {
 	if c.closed {
 		return
 	}
+	c.eng.directory.Lock()
+	defer c.eng.directory.Unlock()
 	c.pl.owner.Do(func() {
 		c.down = !up
-		for _, g := range c.gids {
-			switch {
-			case !g.bound:
-			case up:
-				c.pl.gids[g.gid] = c
-			default:
-				delete(c.pl.gids, g.gid)
-			}
-		}
-		c.pl.gidEpoch++ // what queue pairs know about their peers has to be looked up again
+		c.pl.setLink(c)
 	})
+	c.eng.tell(c.pl, func(pl *poller) { pl.setLink(c) })
+}
+
+// setLink keeps the poller's directory in step with the state of a guest's port. Owner's thread.
+func (pl *poller) setLink(c *context) {
+	for _, g := range c.gids {
+		switch {
+		case !g.bound:
+		case c.down:
+			delete(pl.gids, g.gid)
+		default:
+			pl.gids[g.gid] = c
+		}
+	}
+	pl.gidEpoch++ // what queue pairs know about their peers has to be looked up again
 }

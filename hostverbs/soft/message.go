@@ -11,7 +11,7 @@ import (
 // A responder sees no other part of the requester. A queue pair has one under way, which lies in its send queue: the
 // requester fills it in, the responder works on it and answers in it, the requester reads the answer.
 type message struct {
-	// Where it comes from and goes to. from, which a wire would tell by the source GID, is for comparing only.
+	// Where it comes from and goes to. from, which a wire would tell by the source GID, is for comparing.
 	typ             hostverbs.QPType
 	sl              uint8
 	mtu             hostverbs.MTU
@@ -40,10 +40,6 @@ type message struct {
 	// for none.
 	moved      uint64
 	admittedBy uint64
-	// to is where the last message went, as of toEpoch and gidEpoch.
-	to                *qp
-	toEpoch, gidEpoch uint32
-
 	// The answer. status is the requester's completion of a replyNAK, rnrTimer the responder's min_rnr_timer of a replyRNR.
 	// was is what an atomic operation has found.
 	reply    reply
@@ -64,6 +60,8 @@ const (
 	replyRNR
 	// replyNAK: the message failed; the status is the requester's.
 	replyNAK
+	// replyAgain: the requester's memory has to be found anew.
+	replyAgain
 )
 
 // address writes what all messages of a connection have in common.
@@ -71,7 +69,6 @@ func (m *message) address(q *qp) {
 	m.typ, m.from, m.srcQPN = q.typ, q.ctx, q.num
 	m.mtu = q.attr.PathMTU
 	m.sl, m.dgid, m.destQPN = q.attr.AHAttr.SL, q.attr.AHAttr.DGID, q.attr.DestQPNum
-	m.to = nil
 }
 
 // ask writes what a request asks for. How long it is, and where its bytes lie, follows when it is checked.

@@ -16,7 +16,7 @@ func (q *qp) Modify(attr *hostverbs.QPAttr, mask hostverbs.AttrMask) error {
 		return q.ctx.errf("modify QP %#x: it does not exist: %w", q.num, unix.EINVAL)
 	}
 	var err error
-	q.pl.owner.Do(func() { err = q.modify(attr, mask) })
+	q.ctx.control(func() { err = q.modify(attr, mask) })
 	if err != nil {
 		return q.ctx.errf("QP %#x: %w", q.num, err)
 	}
@@ -86,7 +86,7 @@ func (q *qp) apply(a *hostverbs.QPAttr, mask hostverbs.AttrMask) {
 	set(hostverbs.QPMinRNRTimer, func(t *hostverbs.QPAttr) { t.MinRNRTimer = a.MinRNRTimer })
 	set(hostverbs.QPDestQPN, func(t *hostverbs.QPAttr) { t.DestQPNum = a.DestQPNum })
 	set(hostverbs.QPPathMigState, func(t *hostverbs.QPAttr) { t.PathMigState = a.PathMigState })
-	q.sq.msg.address(q)
+	q.readdress()
 	q.epoch++
 }
 

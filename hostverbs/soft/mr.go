@@ -121,7 +121,13 @@ func (m *mr) Dereg() error {
 		return m.ctx.errf("deregister memory: it is not registered: %w", unix.EINVAL)
 	}
 	m.dead = true
-	m.ctx.pl.owner.Do(func() { m.ctx.keys.unset(m) })
+	m.ctx.control(func() {
+		m.ctx.keys.unset(m)
+		m.ctx.withdraw()
+		if m.fast != nil {
+			m.fast.dropped = false // who ends the region lets go of its pages, too
+		}
+	})
 	m.ctx.keys.release(m.id)
 	m.pd.users--
 	delete(m.ctx.mrs, m)

@@ -2,26 +2,28 @@
 
 package soft
 
+import "github.com/pvrdmad/pvrdmad/hostverbs"
+
 // reach returns the queue pair at the other end if a packet would arrive there and be the expected one, else nil.
 func (q *qp) reach() *qp {
-	m := &q.sq.msg
+	m, s := q.sq.msg, &q.sq
 	if q.ctx.down {
 		return nil
 	}
 	if q.datagrams() {
 		return q.pl.receiver(m)
 	}
-	p := m.to
-	if p == nil || m.toEpoch != p.epoch || m.gidEpoch != q.pl.gidEpoch {
+	p := s.to
+	if p == nil || s.toEpoch != p.epoch || s.gidEpoch != q.pl.gidEpoch {
 		p = nil
 		if q.bound() {
 			p = q.pl.resolve(m)
 		}
-		m.to = p
+		s.to = p
 		if p == nil {
 			return nil
 		}
-		m.toEpoch, m.gidEpoch = p.epoch, q.pl.gidEpoch
+		s.toEpoch, s.gidEpoch = p.epoch, q.pl.gidEpoch
 	}
 	if !p.expects(m) {
 		return nil
@@ -39,10 +41,22 @@ func (q *qp) bound() bool {
 func (pl *poller) resolve(m *message) *qp {
 	c := pl.gids[m.dgid]
 	p := pl.qps[m.destQPN]
-	if c == nil || p == nil || p.ctx != c || p.typ != m.typ || !p.receives() {
+	if c == nil || c.pl != pl || p == nil || p.ctx != c || p.typ != m.typ || !p.receives() {
 		return nil
 	}
 	if p.attr.DestQPNum != m.srcQPN || pl.gids[p.attr.AHAttr.DGID] != m.from {
+		return nil
+	}
+	return p
+}
+
+// find returns the queue pair that a message which has come from elsewhere is for, if it is the expected one.
+func (pl *poller) find(m *message) *qp {
+	if m.typ == hostverbs.QPTypeUD || m.typ == hostverbs.QPTypeGSI {
+		return pl.receiver(m)
+	}
+	p := pl.resolve(m)
+	if p == nil || !p.expects(m) {
 		return nil
 	}
 	return p

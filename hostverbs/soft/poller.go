@@ -10,6 +10,7 @@ import (
 	"github.com/pvrdmad/pvrdmad/guestmem"
 	"github.com/pvrdmad/pvrdmad/hostverbs"
 	"github.com/pvrdmad/pvrdmad/internal/timerwheel"
+	"github.com/pvrdmad/pvrdmad/ringbuf"
 )
 
 // maxTimers is the most timers that fire before anything else is looked at. A timer that fires only puts its queue pair
@@ -20,8 +21,13 @@ const maxTimers = 256
 type poller struct {
 	eng   *Engine
 	owner hostverbs.Owner
-	// contexts is guarded by Engine.mu.
+	// index is the poller's place in Engine.pollers.
+	index int
+	// contexts and closed are guarded by Engine.mu.
 	contexts int
+	closed   bool
+	// inbox is what other owners have sent: messages, and answers. They put in, the owner takes out.
+	inbox *ringbuf.MPSC[*parcel]
 
 	// Everything below belongs to the owner's thread.
 
@@ -31,8 +37,17 @@ type poller struct {
 	gidEpoch uint32
 	// incarnations is how many there were.
 	incarnations uint64
+	// several: there are other pollers, or have been.
+	several bool
 	// active are the queue pairs with something to do.
 	active turns
+	// visitors are the guests of other owners that have messages here, and attending is the one of those messages that is
+	// being worked on. outbox is what found no room in an inbox, answers what has come back and was not looked at yet.
+	visitors        list[*visitor]
+	attending       *parcel
+	outbox, answers fifo
+	// theirs: the last turn was one of visitors.
+	theirs bool
 	timers *timerwheel.Wheel
 	// now is the time of the last Progress. sender is the guest that posted last, and crowdedUntil when it will have been the
 	// only one for long.
@@ -46,8 +61,12 @@ type poller struct {
 }
 
 func newPoller(e *Engine, o hostverbs.Owner) *poller {
+	inbox, err := ringbuf.NewMPSC[*parcel](inboxLen)
+	if err != nil {
+		panic(err) // the length is a constant
+	}
 	return &poller{
-		eng: e, owner: o,
+		eng: e, owner: o, inbox: inbox,
 		qps:  make(map[uint32]*qp),
 		gids: make(map[hostverbs.GID]*context),
 		// The first Progress brings the wheel to the present; nothing is armed before.
@@ -62,8 +81,13 @@ func (pl *poller) Progress(now int64) (worked bool, next int64) {
 	pl.timers.Advance(now, maxTimers)
 	pl.now = now
 	b := pl.visit()
-	for n := pl.active.guests.n; n > 0 && pl.active.n > 0 && b.left(); n-- {
-		if pl.active.next().goOn(now, &b) {
+	if pl.several {
+		pl.recover()
+		pl.dispatch()
+		worked = pl.collect(&b)
+	}
+	for n := pl.active.guests.n + pl.visitors.n; n > 0 && pl.active.n+pl.visitors.n > 0 && b.left(); n-- {
+		if pl.turn(&b) {
 			worked = true
 		}
 	}
@@ -71,10 +95,21 @@ func (pl *poller) Progress(now int64) (worked bool, next int64) {
 	if due := pl.count.publish(now); due != 0 && (next == 0 || due < next) {
 		next = due
 	}
-	if pl.active.n > 0 {
+	if pl.active.n+pl.visitors.n+pl.outbox.n+pl.answers.n > 0 {
 		next = max(now, 1) // 0 would mean never
 	}
 	return worked, next
+}
+
+// turn gives one guest a turn, one of the owner's and one of the others' alternately, and says whether that brought anything
+// on.
+func (pl *poller) turn(b *budget) (worked bool) {
+	pl.theirs = pl.visitors.n > 0 && (!pl.theirs || pl.active.n == 0)
+	if pl.theirs {
+		pl.entertain(b)
+		return true
+	}
+	return pl.active.next().goOn(pl.now, b)
 }
 
 // incarnate returns a number that no queue pair of the poller has had: never 0.
@@ -90,10 +125,12 @@ func (pl *poller) Close() error {
 	if pl.contexts > 0 {
 		return fmt.Errorf("close poller: %d contexts are open: %w", pl.contexts, unix.EBUSY)
 	}
-	if pl.eng.poller != pl {
+	if pl.closed {
 		return fmt.Errorf("close poller: it is closed: %w", unix.EINVAL)
 	}
-	pl.eng.poller = nil
+	pl.closed = true
+	pl.eng.pollers[pl.index] = nil
+	pl.turnAway()
 	return nil
 }
 

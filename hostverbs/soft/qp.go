@@ -133,6 +133,7 @@ func (c *context) newQP(p hostverbs.PD, init *hostverbs.QPInitAttr, h hostverbs.
 		num: gsi.QPN, typ: init.Type, sigAll: init.SQSigAll,
 		attr: hostverbs.QPAttr{Cap: limits},
 	}
+	q.sq.msg = &q.sq.own
 	q.sq.timer.F = func(int64) { q.want(todoRun) }
 	if q.typ != hostverbs.QPTypeGSI {
 		if q.num, err = c.eng.takeQPN(); err != nil {
@@ -178,7 +179,7 @@ func (q *qp) Destroy() error {
 		return q.ctx.errf("destroy QP %#x: it does not exist: %w", q.num, unix.EINVAL)
 	}
 	q.gone = true
-	q.pl.owner.Do(q.detach)
+	q.ctx.control(q.detach)
 	q.ctx.eng.giveQPN(q.num)
 	q.pd.users--
 	q.sendCQ.users--
@@ -210,7 +211,7 @@ func (q *qp) silence() {
 	q.draining = false
 	q.todo = 0
 	q.pl.active.remove(q)
-	q.sq.msg.to = nil
+	q.sq.to = nil
 	q.epoch++
 	q.unlearn()
 }
@@ -222,8 +223,8 @@ func (q *qp) unlearn() {
 	if p == nil {
 		return
 	}
-	if p.sq.msg.to == q {
-		p.sq.msg.to = nil
+	if p.sq.to == q {
+		p.sq.to = nil
 	}
 }
 
@@ -292,7 +293,7 @@ func (q *qp) accepts() bool {
 	case hostverbs.StateRTS:
 		return !q.sq.busy && q.sq.waiting == waitNone
 	case hostverbs.StateErr, hostverbs.StateSQE:
-		return true
+		return !q.sq.away
 	}
 	return false
 }

@@ -14,6 +14,7 @@ import (
 type inline struct{}
 
 func (inline) Do(fn func()) { fn() }
+func (inline) Wake()        {}
 
 // deaf is a device that counts what it is told, and has no receives.
 type deaf struct{ told int }

@@ -61,7 +61,7 @@ func (q *qp) requests(o hostverbs.WROpcode) bool {
 // gather finds the memory of the bytes that have not moved yet. An entry without length names no memory, whatever its key,
 // nor does what lies behind the one word that an atomic operation returns.
 func (q *qp) gather(wr *hostverbs.SendWR) hostverbs.WCStatus {
-	m := &q.sq.msg
+	m := q.sq.msg
 	m.near.clear()
 	need, skip, left := localAccess(wr.Opcode), m.moved, uint64(math.MaxUint64)
 	if isAtomic(wr.Opcode) {

@@ -23,9 +23,17 @@ type sendQueue struct {
 	retries, rnrRetries uint8
 	rnrWaited           int64
 
-	// msg is the request as the peer sees it.
-	msg message
-	wr  hostverbs.SendWR
+	// msg is the request as the peer sees it: own, or that of parcel, which it travels in if the peer is another owner's.
+	// away: it is there, and nothing of it may be touched.
+	msg    *message
+	away   bool
+	parcel *parcel
+	own    message
+	// to is where the last message went, as of toEpoch and gidEpoch.
+	to                *qp
+	toEpoch, gidEpoch uint32
+
+	wr hostverbs.SendWR
 }
 
 // start prepares for a new request.
@@ -39,6 +47,9 @@ func (s *sendQueue) start(wr *hostverbs.SendWR, a *hostverbs.QPAttr) {
 // end forgets the request under way.
 func (s *sendQueue) end(q *qp) {
 	s.busy = false
+	if s.away {
+		s.forsake(q)
+	}
 	s.msg.admittedBy = 0
 	if s.waiting != waitNone {
 		s.waiting = waitNone
@@ -77,6 +88,9 @@ func (q *qp) accept(wr *hostverbs.SendWR, b *budget) bool {
 	}
 	switch q.attr.QPState {
 	case hostverbs.StateErr, hostverbs.StateSQE:
+		if q.sq.away {
+			return false
+		}
 		q.flushHeld()
 		q.completeSend(wr, hostverbs.WCWRFlushErr)
 		return true
@@ -100,6 +114,9 @@ func (q *qp) accept(wr *hostverbs.SendWR, b *budget) bool {
 
 // resume goes on with the request under way, because its timer fired or it is its turn again.
 func (q *qp) resume(b *budget) {
+	if q.sq.away {
+		return
+	}
 	expired := q.sq.waiting
 	q.sq.waiting = waitNone
 	if !q.sq.busy {
@@ -129,18 +146,27 @@ func (q *qp) step(wr *hostverbs.SendWR, b *budget) (under bool) {
 		q.finish(wr, status)
 		return false
 	}
+	if q.pl.several {
+		if to := q.elsewhere(); to != nil {
+			q.depart(to, wr)
+			return true
+		}
+	}
 	p := q.reach()
 	if p == nil {
 		return q.unheard(wr)
 	}
-	p.serve(&q.sq.msg, b)
+	p.serve(q.sq.msg, b)
 	return q.answered(wr)
 }
 
 // answered acts on the peer's answer, and says whether the request is still under way.
 func (q *qp) answered(wr *hostverbs.SendWR) (under bool) {
-	m := &q.sq.msg
+	m := q.sq.msg
 	switch m.reply {
+	case replyAgain:
+		q.want(todoRun)
+		return true
 	case replyNone:
 		return q.unheard(wr)
 	case replyRNR:

@@ -13,11 +13,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// open returns a fresh engine with a clock that the test moves.
-func open(testing.TB) verbstest.Env {
-	return verbstest.Env{Provider: soft.New(nil), Clock: verbstest.NewFakeClock(), LatePercent: 5}
-}
+func TestTheEngineKeepsTheContract(t *testing.T) { keepsTheContract(t, 1) }
 
-func TestTheEngineKeepsTheContract(t *testing.T) {
-	verbstest.Run(t, open)
+func TestTheEngineKeepsTheContractBetweenOwners(t *testing.T) { keepsTheContract(t, 2) }
+
+// keepsTheContract runs the contract on fresh engines with clocks that the tests move.
+func keepsTheContract(t *testing.T, owners int) {
+	verbstest.Run(t, func(testing.TB) verbstest.Env {
+		return verbstest.Env{Provider: soft.New(nil), Clock: verbstest.NewFakeClock(), LatePercent: 5, Owners: owners}
+	})
 }

@@ -27,9 +27,9 @@ func NewFakeClock() *FakeClock {
 // Now returns the time.
 func (c *FakeClock) Now() int64 { return c.now.Load() }
 
-// Until moves the time to t.
+// Until moves the time to t. Several owners may wait at once: it never goes back.
 func (c *FakeClock) Until(t int64) {
-	if t > c.now.Load() {
-		c.now.Store(t)
+	for now := c.now.Load(); t > now && !c.now.CompareAndSwap(now, t); {
+		now = c.now.Load()
 	}
 }

@@ -239,7 +239,7 @@ func datagramLost(t testing.TB, env Env) {
 		},
 		"a QP that is gone": func(_ *hostverbs.SendWR, eb *end) { eb.destroy() },
 		"no receive": func(_ *hostverbs.SendWR, eb *end) {
-			w.owner.Do(func() { eb.dev.rq = nil })
+			eb.do(func() { eb.dev.rq = nil })
 		},
 	} {
 		eb := b.ud()
@@ -291,6 +291,6 @@ func ownQKey(t testing.TB, env Env) {
 			continue
 		}
 		eb.recvs(c.name)
-		w.owner.Do(func() { eb.dev.rq = nil })
+		eb.do(func() { eb.dev.rq = nil })
 	}
 }

@@ -159,7 +159,7 @@ func (g *guest) create(init *hostverbs.QPInitAttr) *end {
 // createIn is create in another protection domain.
 func (g *guest) createIn(pd hostverbs.PD, init *hostverbs.QPInitAttr) *end {
 	g.w.t.Helper()
-	e := &end{g: g, typ: init.Type, pd: pd, dev: &device{clock: g.w.env.Clock, owner: g.w.owner}}
+	e := &end{g: g, typ: init.Type, pd: pd, dev: &device{clock: g.w.env.Clock, owner: g.site.owner}}
 	var err error
 	if e.scq, err = g.ctx.CreateCQ(512); err != nil {
 		g.w.t.Fatalf("create CQ: %v", err)
@@ -268,9 +268,12 @@ func (w *world) pairOf(typ hostverbs.QPType, a, b *guest, tune func(la, lb *link
 	return ea, eb
 }
 
+// do runs fn on the thread of the guest's owner.
+func (e *end) do(fn func()) { e.g.site.owner.Do(fn) }
+
 // send posts requests, which are signalled unless they say otherwise by the flag quiet.
 func (e *end) send(wrs ...hostverbs.SendWR) {
-	e.g.w.owner.Do(func() {
+	e.do(func() {
 		e.dev.sq = append(e.dev.sq, wrs...)
 		e.dev.ring = true
 	})
@@ -278,7 +281,7 @@ func (e *end) send(wrs ...hostverbs.SendWR) {
 
 // recv posts receives.
 func (e *end) recv(wrs ...hostverbs.RecvWR) {
-	e.g.w.owner.Do(func() {
+	e.do(func() {
 		e.dev.rq = append(e.dev.rq, wrs...)
 		e.qp.RecvPosted()
 	})

@@ -31,7 +31,7 @@ func shortAmongLong(t testing.TB, env Env) {
 	w.visit()
 	ea, _ := w.pair(a, b, nil)
 	ea.send(rdma(2, hostverbs.OpRDMAWrite, far, 0, near.sge(0, 1)))
-	w.visit()
+	w.round()
 	ea.sends("one byte", done(2, hostverbs.WCOpRDMAWrite))
 	w.settle()
 	for _, e := range long {
@@ -58,12 +58,12 @@ func endlessWork(t testing.TB, env Env) {
 			}
 			e.dev.ring = true
 		}
-		w.visit()
+		w.round()
 	}
 	for i, e := range ends {
 		if n := len(e.dev.sent); n < rounds {
 			t.Errorf("queue pair %d of 4 completed %d requests in %d rounds", i, n, rounds)
 		}
-		w.owner.Do(func() { e.dev.sq = nil })
+		e.do(func() { e.dev.sq = nil })
 	}
 }

@@ -45,7 +45,7 @@ type source struct {
 
 func (s *source) PullPages(wr *hostverbs.SendWR) (guestmem.Memory, error) {
 	s.pulls++
-	if !s.g.w.owner.current() {
+	if !s.g.site.owner.current() {
 		s.err = errors.New("called on another thread than the owner's")
 	}
 	if s.err != nil {

@@ -110,14 +110,14 @@ func failedByTheDevice(t testing.TB, env Env) {
 	w := newWorld(t, env)
 	a, b := w.guest(), w.guest()
 	ea, _ := w.waiting(a, b, 3, 2)
-	w.owner.Do(ea.qp.Fail)
+	ea.do(ea.qp.Fail)
 	w.settle()
 	ea.in("Fail", hostverbs.StateErr)
 	ea.sends("Fail", flushed(1, 3)...)
 	ea.recvs("Fail", flushed(101, 2)...)
 
 	fresh := a.newEnd(hostverbs.QPTypeRC, false)
-	w.owner.Do(fresh.qp.Fail)
+	fresh.do(fresh.qp.Fail)
 	fresh.in("Fail in RESET", hostverbs.StateReset)
 }
 
@@ -179,7 +179,7 @@ func postInACallback(t testing.TB, env Env) {
 	for i := range uint64(11) {
 		want = append(want, done(i, hostverbs.WCOpRDMAWrite))
 	}
-	w.owner.Do(func() {
+	ea.do(func() {
 		first := wr(0, hostverbs.OpRDMAWrite)
 		ea.qp.PostSend([]hostverbs.SendWR{first})
 	})
@@ -192,7 +192,7 @@ func resetIsSilent(t testing.TB, env Env) {
 	a, b := w.guest(), w.guest()
 	ea, _ := w.waiting(a, b, 5, 5)
 	ea.to(hostverbs.StateReset)
-	w.owner.Do(func() { ea.dev.sq, ea.dev.rq = nil, nil })
+	ea.do(func() { ea.dev.sq, ea.dev.rq = nil, nil })
 	w.settle()
 	ea.sends("RESET")
 	ea.recvs("RESET")
@@ -201,7 +201,7 @@ func resetIsSilent(t testing.TB, env Env) {
 	ea, _ = w.waiting(a, b, 5, 5)
 	ea.to(hostverbs.StateErr)
 	ea.to(hostverbs.StateReset)
-	w.owner.Do(func() { ea.dev.sq, ea.dev.rq = nil, nil })
+	ea.do(func() { ea.dev.sq, ea.dev.rq = nil, nil })
 	ea.dev.sent, ea.dev.received = nil, nil
 	w.settle()
 	ea.sends("RESET before the flush")

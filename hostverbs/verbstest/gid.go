@@ -71,7 +71,7 @@ func badAddresses(t testing.TB, env Env) {
 	w.want("both types", g.ctx.BindGID(1, x, 3), unix.EINVAL)
 	w.want("nothing was bound", g.ctx.UnbindGID(1, x), unix.ENOENT)
 	for _, n := range []int{-1, 0, 257} {
-		_, err := w.poller.OpenContext(hostverbs.ContextConfig{Guest: "x", GIDTableLen: n})
+		_, err := w.sites[0].poller.OpenContext(hostverbs.ContextConfig{Guest: "x", GIDTableLen: n})
 		w.want("a table of a wrong size", err, unix.EINVAL)
 	}
 }

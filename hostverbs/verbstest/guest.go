@@ -23,6 +23,7 @@ const (
 // guest is a guest with memory and an open context.
 type guest struct {
 	w     *world
+	site  *site
 	name  string
 	ctx   hostverbs.Context
 	pd    hostverbs.PD

@@ -198,18 +198,11 @@ func fastRegAllocation(t testing.TB, env Env) {
 	w := newWorld(t, env)
 	g := w.guest()
 	r := g.fast(g.pd)
-	dev := &still{}
-	e := &end{g: g, pd: g.pd, typ: hostverbs.QPTypeRC}
-	init := &hostverbs.QPInitAttr{Type: hostverbs.QPTypeRC, Cap: qpCap(), SendCQ: g.mustCQ()}
-	init.RecvCQ = init.SendCQ
-	var err error
-	if e.qp, err = g.ctx.CreateQP(g.pd, init, dev); err != nil {
-		t.Fatalf("create QP: %v", err)
-	}
+	e := g.still(&still{})
 	e.up(e.linkTo(e), hostverbs.StateRTS)
 	wrs := []hostverbs.SendWR{r.reg(1, fastStart, 3*page, 7, everything), r.inv(2, 7)}
 	var n float64
-	w.owner.Do(func() { n = testing.AllocsPerRun(100, func() { e.qp.PostSend(wrs) }) })
+	e.do(func() { n = testing.AllocsPerRun(100, func() { e.qp.PostSend(wrs) }) })
 	if n != 0 {
 		t.Errorf("a registration and an invalidation allocate %v times", n)
 	}

@@ -128,7 +128,7 @@ func noTimeout(t testing.TB, env Env) {
 
 	e = lost()
 	e.to(hostverbs.StateReset)
-	w.owner.Do(func() { e.dev.sq = nil })
+	e.do(func() { e.dev.sq = nil })
 	w.settle()
 	e.sends("moved to RESET")
 

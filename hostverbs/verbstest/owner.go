@@ -20,6 +20,10 @@ type thread struct {
 	done  sync.WaitGroup
 	// tid is the thread's number; nothing else ever runs on it.
 	tid atomic.Int32
+	// wakes counts calls of Wake.
+	wakes atomic.Int32
+	// resting: the idle function is not called any more. The thread's own.
+	resting bool
 }
 
 type call struct {
@@ -41,7 +45,7 @@ func newThread(idle func()) *thread {
 
 func (o *thread) run(idle func()) {
 	for {
-		if idle == nil {
+		if idle == nil || o.resting {
 			select {
 			case c := <-o.calls:
 				c.fn()
@@ -59,9 +63,13 @@ func (o *thread) run(idle func()) {
 			return
 		default:
 			idle()
+			runtime.Gosched() // there may be as many owners as processors
 		}
 	}
 }
+
+// rest ends the idle function: from now on the thread only runs what it is told.
+func (o *thread) rest() { o.Do(func() { o.resting = true }) }
 
 // current says whether the caller is on the owner's thread.
 func (o *thread) current() bool { return int32(unix.Gettid()) == o.tid.Load() }
@@ -76,6 +84,9 @@ func (o *thread) Do(fn func()) {
 	o.calls <- c
 	<-c.done
 }
+
+// Wake implements hostverbs.Owner. The thread never sleeps while it has something to do.
+func (o *thread) Wake() { o.wakes.Add(1) }
 
 // end stops the goroutine and waits for it.
 func (o *thread) end() {

@@ -18,16 +18,17 @@ func progressCases() []Case {
 		{"a timer starts when Progress tells the time", timersStartInProgress},
 		{"a flush waits for Progress", flushesInProgress},
 		{"a device that was sent away is told to come again, and is then welcome", comeAgain},
+		{"an owner is woken for what has come from another", wokenForOthers},
 		{"a requester that goes away moves nothing afterwards", requesterGoesAway},
 		{"the data path allocates nothing", noAllocation},
 	}
 }
 
-// call runs one call into the engine on the owner's thread and checks it against a visit's bounds: targets are the guests
-// whose memory messages of ones arrive in, ends the queue pairs whose requests end.
-func (w *world) call(what string, targets []*guest, ends []*end, fn func()) {
+// call runs one call into the engine on an owner's thread and checks it against a visit's bounds: targets are the guests
+// whose memory messages of ones arrive in, ends the queue pairs whose requests end. It returns how many were completed.
+func (w *world) call(what string, s *site, targets []*guest, ends []*end, fn func()) (sent uint64) {
 	w.t.Helper()
-	w.owner.Do(func() {
+	s.owner.Do(func() {
 		for _, g := range targets {
 			clear(g.ram)
 		}
@@ -39,6 +40,7 @@ func (w *world) call(what string, targets []*guest, ends []*end, fn func()) {
 	ended, moved := 0, 0
 	for _, e := range ends {
 		ended += max(len(e.dev.sent), len(e.dev.received))
+		sent += uint64(len(e.dev.sent))
 	}
 	for _, g := range targets {
 		moved += bytes.Count(g.ram, []byte{1})
@@ -47,20 +49,27 @@ func (w *world) call(what string, targets []*guest, ends []*end, fn func()) {
 		w.t.Fatalf("%s: one call moved %d bytes and ended %d requests, a visit has %d and %d", what, moved, ended,
 			hostverbs.VisitBytes, hostverbs.VisitWRs)
 	}
+	return sent
 }
 
-// progress calls Progress within a visit's bounds and says whether there was anything to do.
-func (w *world) progress(what string, targets []*guest, ends []*end) (worked bool) {
+// progress calls Progress at each owner within a visit's bounds, and says whether there was anything to do and how many
+// requests were completed.
+func (w *world) progress(what string, targets []*guest, ends []*end) (worked bool, sent uint64) {
 	w.t.Helper()
-	w.call(what, targets, ends, func() { worked, _ = w.poller.Progress(w.env.Clock.Now()) })
-	return worked
+	for _, s := range w.sites {
+		sent += w.call(what, s, targets, ends, func() {
+			did, _ := s.poller.Progress(w.env.Clock.Now())
+			worked = worked || did
+		})
+	}
+	return worked, sent
 }
 
 // finish is progress until there is nothing to do.
 func (w *world) finish(what string, targets []*guest, ends []*end) {
 	w.t.Helper()
 	for range maxVisits {
-		if !w.progress(what, targets, ends) {
+		if worked, _ := w.progress(what, targets, ends); !worked {
 			return
 		}
 	}
@@ -93,10 +102,9 @@ func visitsAreBounded(t testing.TB, env Env) {
 				if calls > maxVisits {
 					t.Fatalf("%s: %d ended in %d calls", what, done, calls)
 				}
-				w.call(what, []*guest{target.g}, []*end{ea}, func() { wrs = wrs[ea.qp.PostSend(wrs):] })
-				done += uint64(len(ea.dev.sent))
-				w.progress(what, []*guest{target.g}, []*end{ea})
-				done += uint64(len(ea.dev.sent))
+				done += w.call(what, a.site, []*guest{target.g}, []*end{ea}, func() { wrs = wrs[ea.qp.PostSend(wrs):] })
+				_, sent := w.progress(what, []*guest{target.g}, []*end{ea})
+				done += sent
 			}
 			a.depart()
 			b.depart()
@@ -117,14 +125,14 @@ func oneVisit(t testing.TB, env Env) {
 		for range many {
 			ea, _ := w.pair(a, b, nil)
 			all = append(all, ea)
-			w.owner.Do(func() {
+			ea.do(func() {
 				ea.qp.PostSend([]hostverbs.SendWR{rdma(1, hostverbs.OpRDMAWrite, far, 0, near.sge(0, longMessage))})
 			})
 		}
 	}
 	w.finish("long messages", targets, all)
 	for _, e := range all {
-		w.owner.Do(func() {
+		e.do(func() {
 			for i := range uint64(50) {
 				e.dev.rq = append(e.dev.rq, rwr(i))
 			}
@@ -148,7 +156,7 @@ func timersStartInProgress(t testing.TB, env Env) {
 	eb.up(eb.linkTo(ea), hostverbs.StateInit) // does not answer
 	w.spin()
 	ea.send(wr(1, hostverbs.OpRDMAWrite))
-	w.owner.Do(func() { ea.dev.pump() })
+	ea.do(func() { ea.dev.pump() })
 	env.Clock.Until(env.Clock.Now() + 20*ackTimeout)
 	told := env.Clock.Now()
 	w.settle()
@@ -183,7 +191,10 @@ func comeAgain(t testing.TB, env Env) {
 	eb.recv(rwr(7), rwr(8), rwr(9))
 	for range maxVisits {
 		next := int64(0)
-		w.owner.Do(func() { _, next = w.poller.Progress(env.Clock.Now()) })
+		for _, s := range w.sites {
+			_, again := s.progress(env.Clock.Now())
+			next = earlier(next, again)
+		}
 		if ea.dev.readies > 0 {
 			break
 		}
@@ -193,12 +204,33 @@ func comeAgain(t testing.TB, env Env) {
 		t.Fatal("the device is not told that it may come again")
 	}
 	took := false
-	w.owner.Do(func() { took = ea.dev.pump() })
+	ea.do(func() { took = ea.dev.pump() })
 	if !took {
 		t.Error("the device came again, and was sent away")
 	}
 	w.settle()
 	ea.sends("all", done(2, hostverbs.WCOpSend), done(3, hostverbs.WCOpSend)) // the first was not signalled
+}
+
+func wokenForOthers(t testing.TB, env Env) {
+	w := newWorld(t, env)
+	a, b := w.guest(), w.guest()
+	ea, _ := w.pair(a, b, nil)
+	w.settle()
+	for _, s := range w.sites {
+		s.owner.wakes.Store(0)
+	}
+	ea.send(wr(1, hostverbs.OpRDMAWrite))
+	ea.do(func() { ea.dev.pump() })
+	if a.site != b.site && b.site.owner.wakes.Load() == 0 {
+		t.Error("the responder's owner is not woken for a message")
+	}
+	b.site.progress(env.Clock.Now())
+	if a.site != b.site && a.site.owner.wakes.Load() == 0 {
+		t.Error("the requester's owner is not woken for the answer")
+	}
+	a.site.progress(env.Clock.Now())
+	ea.sends("there and back", done(1, hostverbs.WCOpRDMAWrite))
 }
 
 func requesterGoesAway(t testing.TB, env Env) {
@@ -239,27 +271,40 @@ func (d *still) CompleteRecv(*hostverbs.WC) error            { return nil }
 func (d *still) SendReady()                                  {}
 func (d *still) Event(hostverbs.EventType)                   {}
 
-func noAllocation(t testing.TB, env Env) {
-	w := newWorld(t, env)
-	a := w.guest()
-	near, far := a.buffer(100_000), a.buffer(100_000)
-	dev := &still{recv: rwr(1, far.sge(0, 100_000))}
-	e := &end{g: a, pd: a.pd, typ: hostverbs.QPTypeRC}
-	init := &hostverbs.QPInitAttr{Type: hostverbs.QPTypeRC, Cap: qpCap(), SendCQ: a.mustCQ()}
+// still creates a queue pair whose device is still.
+func (g *guest) still(dev *still) *end {
+	g.w.t.Helper()
+	e := &end{g: g, pd: g.pd, typ: hostverbs.QPTypeRC}
+	init := &hostverbs.QPInitAttr{Type: hostverbs.QPTypeRC, Cap: qpCap(), SendCQ: g.mustCQ()}
 	init.RecvCQ = init.SendCQ
 	var err error
-	if e.qp, err = a.ctx.CreateQP(a.pd, init, dev); err != nil {
-		t.Fatalf("create QP: %v", err)
+	if e.qp, err = g.ctx.CreateQP(g.pd, init, dev); err != nil {
+		g.w.t.Fatalf("create QP: %v", err)
 	}
-	e.up(e.linkTo(e), hostverbs.StateRTS)
+	return e
+}
+
+func noAllocation(t testing.TB, env Env) {
+	w := newWorld(t, env)
+	a, b := w.guest(), w.guest()
+	near, far := a.buffer(100_000), b.buffer(100_000)
+	dev := &still{recv: rwr(1, far.sge(0, 100_000))}
+	e, peer := a.still(dev), b.still(dev)
+	e.up(e.linkTo(peer), hostverbs.StateRTS)
+	peer.up(peer.linkTo(e), hostverbs.StateRTS)
 	for _, size := range []uint64{0, 64, 100_000} {
 		for _, m := range moves() {
 			wrs := []hostverbs.SendWR{rdma(1, m.op, far, 0, near.sge(0, size)), rdma(2, m.op, far, 0, near.sge(0, size))}
 			var n float64
-			w.owner.Do(func() {
+			// One thread in the place of all owners: to ask one of them allocates.
+			e.do(func() {
 				n = testing.AllocsPerRun(100, func() {
 					e.qp.PostSend(wrs)
-					w.poller.Progress(env.Clock.Now())
+					for range w.sites { // there and back
+						for _, s := range w.sites {
+							s.poller.Progress(env.Clock.Now())
+						}
+					}
 				})
 			})
 			if n != 0 {

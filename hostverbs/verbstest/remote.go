@@ -224,6 +224,6 @@ func deregisteredUnderAMessage(t testing.TB, env Env) {
 // believe takes the memory of all guests as it is for what it should be.
 func (w *world) believe() {
 	for _, g := range w.guests {
-		w.owner.Do(func() { copy(g.want, g.ram) })
+		g.site.owner.Do(func() { copy(g.want, g.ram) })
 	}
 }

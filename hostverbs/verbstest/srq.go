@@ -46,7 +46,7 @@ type pool struct {
 // newPool creates a shared receive queue in a protection domain.
 func (g *guest) newPool(pd hostverbs.PD, attr hostverbs.SRQAttr) *pool {
 	g.w.t.Helper()
-	p := &pool{g: g, dev: &device{owner: g.w.owner, clock: g.w.env.Clock}}
+	p := &pool{g: g, dev: &device{owner: g.site.owner, clock: g.w.env.Clock}}
 	g.w.devices = append(g.w.devices, p.dev)
 	var err error
 	if p.srq, err = g.ctx.CreateSRQ(pd, attr, p); err != nil {
@@ -88,7 +88,7 @@ func (p *pool) Event(e hostverbs.EventType) {
 
 // post posts receives.
 func (p *pool) post(wrs ...hostverbs.RecvWR) {
-	p.g.w.owner.Do(func() { p.rq = append(p.rq, wrs...) })
+	p.g.site.owner.Do(func() { p.rq = append(p.rq, wrs...) })
 }
 
 // left expects so many receives to be posted still.
@@ -210,7 +210,7 @@ func sharedNotFlushed(t testing.TB, env Env) {
 	eb.to(hostverbs.StateErr)
 	w.settle()
 	eb.send(wr(50, hostverbs.OpSend))
-	w.owner.Do(eb.qp.RecvPosted)
+	eb.do(eb.qp.RecvPosted)
 	w.settle()
 	eb.sends("ERR", failed(50, hostverbs.WCWRFlushErr))
 	eb.recvs("ERR")
@@ -308,11 +308,11 @@ func sharedFault(t testing.TB, env Env) {
 	ea, _ := w.sharing(a, b, p)
 	ec, ed := w.sharing(a, b, p)
 	p.post(rwr(1), rwr(2))
-	w.owner.Do(func() { p.errs = errors.New("the memory is gone") })
+	p.g.site.owner.Do(func() { p.errs = errors.New("the memory is gone") })
 	ea.send(wr(1, hostverbs.OpSend))
 	w.settle()
 	ea.sends("it fails", failed(1, hostverbs.WCRemOpErr))
-	w.owner.Do(func() { p.errs = nil })
+	p.g.site.owner.Do(func() { p.errs = nil })
 	ec.send(wr(1, hostverbs.OpSend))
 	w.settle()
 	ec.sends("the other", done(1, hostverbs.WCOpSend))

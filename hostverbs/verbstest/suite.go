@@ -25,6 +25,9 @@ type Env struct {
 	Clock Clock
 	// LatePercent is how much later than due a timer may fire. The InfiniBand architecture allows 300.
 	LatePercent int64
+	// Owners is how many threads share the engine, 0 for one. The guests of a test belong to one after the other, so that
+	// those that talk to each other belong to two.
+	Owners int
 }
 
 // Case is one promise.
@@ -48,7 +51,7 @@ func Cases() []Case {
 	for _, part := range [][]Case{
 		engineCases(), dataCases(), layoutCases(), localCases(), remoteCases(), receiveCases(), rnrCases(), lossCases(), flushCases(),
 		stateCases(), tableCases(), drainCases(), objectCases(), gidCases(), gsiCases(), faultCases(), progressCases(), fairnessCases(),
-		stormCases(), atomicCases(), fastRegCases(), datagramCases(), datagramFaultCases(), unreliableCases(), srqCases(),
+		stormCases(), takeawayCases(), atomicCases(), fastRegCases(), datagramCases(), datagramFaultCases(), unreliableCases(), srqCases(),
 		attrCases(), linkCases(),
 	} {
 		all = append(all, part...)

@@ -44,7 +44,7 @@ func unreliableLoss(t testing.TB, env Env) {
 	near, far := a.buffer(64), b.buffer(64)
 	all := append(silences(), silence{
 		name: "no receive", tune: func(*world, *link, *link) {}, state: hostverbs.StateRTS,
-		then: func(eb *end) { w.owner.Do(func() { eb.dev.rq = nil }) },
+		then: func(eb *end) { eb.do(func() { eb.dev.rq = nil }) },
 	})
 	for _, s := range all {
 		if s.order {

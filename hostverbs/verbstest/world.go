@@ -10,12 +10,32 @@ import (
 	"github.com/pvrdmad/pvrdmad/hostverbs"
 )
 
-// world is a daemon in small: one owner thread, its poller, and guests.
+// site is an owner thread with its poller.
+type site struct {
+	owner  *thread
+	poller hostverbs.Poller
+}
+
+// openSites gives the engine its owners, and ends them when the test ends.
+func openSites(t testing.TB, env Env) (all []*site) {
+	t.Helper()
+	for range max(env.Owners, 1) {
+		s := &site{owner: newThread(nil)}
+		t.Cleanup(s.owner.end)
+		var err error
+		if s.poller, err = env.Provider.NewPoller(s.owner); err != nil {
+			t.Fatalf("new poller: %v", err)
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// world is a daemon in small: owner threads, their pollers, and guests.
 type world struct {
 	t      testing.TB
 	env    Env
-	owner  *thread
-	poller hostverbs.Poller
+	sites  []*site
 	dom    *guestmem.Domain
 	guests []*guest
 	// opened counts the guests that there ever were.
@@ -28,14 +48,9 @@ type world struct {
 // gidTableLen is how many addresses a guest of the tests can have.
 const gidTableLen = 4
 
-// newWorld opens the engine on one owner thread, and closes everything when the test ends.
+// newWorld opens the engine on its owners' threads, and closes everything when the test ends.
 func newWorld(t testing.TB, env Env) *world {
-	w := &world{t: t, env: env, owner: newThread(nil), dom: guestmem.NewDomain()}
-	t.Cleanup(w.owner.end)
-	var err error
-	if w.poller, err = env.Provider.NewPoller(w.owner); err != nil {
-		t.Fatalf("new poller: %v", err)
-	}
+	w := &world{t: t, env: env, sites: openSites(t, env), dom: guestmem.NewDomain()}
 	t.Cleanup(w.close)
 	return w
 }
@@ -58,8 +73,10 @@ func (w *world) close() {
 			w.t.Errorf("close the memory of %s: %v", g.name, err)
 		}
 	}
-	if err := w.poller.Close(); err != nil {
-		w.t.Errorf("close the poller: %v", err)
+	for _, s := range w.sites {
+		if err := s.poller.Close(); err != nil {
+			w.t.Errorf("close the poller: %v", err)
+		}
 	}
 	if err := w.env.Provider.Close(); err != nil {
 		w.t.Errorf("close the engine: %v", err)
@@ -77,16 +94,16 @@ func (w *world) guestWith(limits hostverbs.Limits) *guest {
 	w.t.Helper()
 	w.opened++
 	n := w.opened
-	g := &guest{w: w, name: fmt.Sprintf("guest%d", n), ram: make([]byte, ramBytes), want: make([]byte, ramBytes)}
+	g := &guest{w: w, site: w.sites[(n-1)%len(w.sites)], name: fmt.Sprintf("guest%d", n), ram: make([]byte, ramBytes), want: make([]byte, ramBytes)}
 	g.gid = hostverbs.GID{10: 0xff, 11: 0xff, 12: 10, 15: byte(n)} // 10.0.0.n
 	g.space = w.dom.NewSpace(g.name)
-	g.space.SetBarrier(func() { w.owner.Do(func() {}) })
+	g.space.SetBarrier(w.env.Provider.Barrier)
 	if err := g.space.MapBytes(ramBase, g.ram, guestmem.ProtRead|guestmem.ProtWrite); err != nil {
 		w.t.Fatalf("map memory: %v", err)
 	}
 	w.guests = append(w.guests, g)
 	var err error
-	if g.ctx, err = w.poller.OpenContext(hostverbs.ContextConfig{Guest: g.name, GIDTableLen: gidTableLen, Limits: limits}); err != nil {
+	if g.ctx, err = g.site.poller.OpenContext(hostverbs.ContextConfig{Guest: g.name, GIDTableLen: gidTableLen, Limits: limits}); err != nil {
 		w.t.Fatalf("open a context for %s: %v", g.name, err)
 	}
 	if g.pd, err = g.ctx.AllocPD(); err != nil {
@@ -98,19 +115,41 @@ func (w *world) guestWith(limits hostverbs.Limits) *guest {
 	return g
 }
 
-// visit lets the devices ring and the engine work once.
+// visit lets the devices ring and the engine work once, at each owner.
 func (w *world) visit() (worked bool, next int64) {
-	w.owner.Do(func() {
-		for _, e := range w.ends {
-			if e.dev.pump() {
-				worked = true
+	for _, s := range w.sites {
+		s.owner.Do(func() {
+			for _, e := range w.ends {
+				if e.g.site == s && e.dev.pump() {
+					worked = true
+				}
 			}
-		}
-		var did bool
-		did, next = w.poller.Progress(w.env.Clock.Now())
-		worked = worked || did
-	})
+		})
+		did, again := s.progress(w.env.Clock.Now())
+		worked, next = worked || did, earlier(next, again)
+	}
 	return worked, next
+}
+
+// round is as many visits as there are owners: one for a message, and one more for its answer if that comes from elsewhere.
+func (w *world) round() {
+	for range w.sites {
+		w.visit()
+	}
+}
+
+// progress calls Progress once.
+func (s *site) progress(now int64) (worked bool, next int64) {
+	s.owner.Do(func() { worked, next = s.poller.Progress(now) })
+	return worked, next
+}
+
+// earlier returns the earlier of two times of which 0 is never.
+func earlier(a, b int64) int64 {
+	if a == 0 || (b != 0 && b < a) {
+		return b
+	}
+	return a
 }
 
 // maxVisits ends a test whose engine never comes to rest.

@@ -72,6 +72,7 @@ func (e *stubEngine) QueryPort() hostverbs.PortAttr {
 }
 
 func (e *stubEngine) NewPoller(hostverbs.Owner) (hostverbs.Poller, error) { return stubPoller{e}, nil }
+func (e *stubEngine) Barrier()                                            {}
 func (e *stubEngine) Close() error                                        { return nil }
 
 type stubPoller struct{ e *stubEngine }

@@ -97,7 +97,7 @@ func (f *Function) Open(s *vfiouser.Session) (vfiouser.Device, error) {
 func (f *Function) open(interrupt func(abi.IntrVector)) (*session, error) {
 	s := &session{fn: f, cfg: f.cfg, interrupt: interrupt, observer: f.cfg.Observer, grace: enableGrace}
 	s.mem = f.cfg.Domain.NewSpace(f.cfg.Device.Name)
-	s.mem.SetBarrier(func() { f.cfg.Worker.Do(func() {}) })
+	s.mem.SetBarrier(f.cfg.Worker.Barrier)
 	// DMA is off until the driver makes the function a bus master.
 	s.mem.SetEnabled(false)
 	s.config = f.powerOn
