@@ -17,6 +17,7 @@ func srqCases() []Case {
 	return []Case{
 		{"queue pairs take receives of a shared queue when a message needs one, and complete them as their own", sharedReceives},
 		{"a message without a receive in the shared queue waits for one", sharedRNR},
+		{"datagrams are received from a shared queue, too", sharedDatagrams},
 		{"a queue pair in ERR leaves the receives of a shared queue to the others", sharedNotFlushed},
 		{"a receive of a shared queue that a failed queue pair holds is flushed, and no other", sharedHeld},
 		{"a receive of a shared queue names memory of the queue's own domain", sharedDomain},
@@ -196,6 +197,30 @@ func sharedRNR(t testing.TB, env Env) {
 	w.settle()
 	ea.sends("none any more", failed(2, hostverbs.WCRNRRetryExcErr))
 	eb.in("none any more", hostverbs.StateRTS)
+}
+
+func sharedDatagrams(t testing.TB, env Env) {
+	w := newWorld(t, env)
+	a, b := w.guest(), w.guest()
+	other := b.otherPD()
+	p := b.newPool(other, poolAttr())
+	far := b.register(4096, shape{pd: other, access: everything, start: 0x1000})
+	near := a.buffer(64)
+	ea := a.ud()
+	eb := b.create(&hostverbs.QPInitAttr{Type: hostverbs.QPTypeUD, Cap: qpCap(), SRQ: p.srq})
+	eb.udUp(hostverbs.StateRTS)
+	p.post(rwr(7, far.sge(0, 60), far.sge(60, 1000)))
+	p.arm(1)
+	bytes := near.fill(1, 1, 64)
+	ea.send(datagram(1, hostverbs.OpSend, eb, near.sge(0, 64)), datagram(2, hostverbs.OpSend, eb))
+	w.settle()
+	ea.sends("two datagrams", done(1, hostverbs.WCOpSend), done(2, hostverbs.WCOpSend))
+	eb.recvs("one receive", arrival(7, ea, 64, hostverbs.NetworkIPv4))
+	p.saw("one receive", hostverbs.EventSRQLimitReached)
+	far.header("one receive", 0, way{hostverbs.NetworkIPv4, a.gid, b.gid, datagram(0, hostverbs.OpSend, eb).AH, onWire(64, hostverbs.OpSend)})
+	far.expect(hostverbs.GRHBytes, bytes)
+	w.verify("one receive")
+	p.left("one receive", 0)
 }
 
 func sharedNotFlushed(t testing.TB, env Env) {
