@@ -84,6 +84,9 @@ func New(t *testing.T, opts bed.Options) *Stage {
 	return s
 }
 
+// Row is the name of the row of matrix.toml that the guests of all stages are of.
+func Row() string { return images.Row }
+
 func logDir(t *testing.T) string {
 	t.Helper()
 	base := os.Getenv("PVRDMAD_VM_LOGS")
