@@ -83,7 +83,7 @@ type Context interface {
 	// CreateQP creates a queue pair in RESET. The engine reports to h on the owner's thread.
 	CreateQP(pd PD, attr *QPInitAttr, h QPHandler) (QP, error)
 	// BindGID makes gid the context's address number index. An index in use is replaced; a GID that another
-	// context holds is EADDRINUSE.
+	// context holds is EADDRINUSE. What is sent from an address of another type does not arrive at it.
 	BindGID(index int, gid GID, typ GIDType) error
 	// UnbindGID removes the address number index if it is gid. ENOENT if it is not.
 	UnbindGID(index int, gid GID) error
@@ -155,6 +155,9 @@ type QPInitAttr struct {
 	SendCQ, RecvCQ CQ
 	Cap            QPCap
 	Type           QPType
+	// QPN, if it is not 0, is the number that the QP is to have, from 2 to 65535: there are drivers that take numbers for
+	// handles. EADDRINUSE if another QP of the context has it; one of another context may.
+	QPN uint32
 	// SQSigAll asks for a completion of every send work request, as sq_sig_all does.
 	SQSigAll bool
 	// SRQ, if not nil, is where receives come from: the QP has no receive queue of its own, and its limits in Cap mean

@@ -27,8 +27,10 @@ type context struct {
 	gids []gidEntry
 	// down says that the port is down. Owner's thread.
 	down bool
-	// gsi is the guest's queue pair 1, likewise.
-	gsi *qp
+	// reachable are the guest's queue pairs by the number that peers address, but for the GSI's; gsi is that one. They belong to
+	// the owner's thread, too.
+	reachable map[uint32]*qp
+	gsi       *qp
 	// mads says how many management datagrams the guest may send. It belongs to the owner's thread.
 	mads gsi.Pace
 	// waiting are the guest's queue pairs that wait for a turn, turn the guest's place among the guests that have such.
@@ -46,7 +48,7 @@ type context struct {
 	visits    [maxPollers]visitor
 
 	// What follows belongs to control calls.
-	qps    map[*qp]struct{}
+	qps    map[uint32]*qp // by number
 	mrs    map[*mr]struct{}
 	npd    int
 	ncq    int
@@ -75,9 +77,10 @@ func (pl *poller) OpenContext(cfg hostverbs.ContextConfig) (hostverbs.Context, e
 			MaxPD:  bound(cfg.Limits.MaxPD, maxPD),
 			MaxSRQ: bound(cfg.Limits.MaxSRQ, maxSRQ),
 		},
-		gids: make([]gidEntry, cfg.GIDTableLen),
-		qps:  make(map[*qp]struct{}),
-		mrs:  make(map[*mr]struct{}),
+		gids:      make([]gidEntry, cfg.GIDTableLen),
+		reachable: make(map[uint32]*qp),
+		qps:       make(map[uint32]*qp),
+		mrs:       make(map[*mr]struct{}),
 	}, nil
 }
 
@@ -136,7 +139,7 @@ func (c *context) Close() error {
 	addresses := slices.Clone(c.gids)
 	c.unsetGIDs()
 	// From here on nothing arrives, and nothing that is sent. The keys go last: nobody is told of an error.
-	for batch := range slices.Chunk(slices.Collect(maps.Keys(c.qps)), closeBatch) {
+	for batch := range slices.Chunk(slices.Collect(maps.Values(c.qps)), closeBatch) {
 		c.pl.owner.Do(func() {
 			for _, q := range batch {
 				q.detach()
@@ -150,7 +153,7 @@ func (c *context) Close() error {
 		}
 	})
 	c.eng.tell(c.pl, func(pl *poller) { pl.forget(c) })
-	for q := range c.qps {
+	for _, q := range c.qps {
 		q.gone = true
 		c.eng.giveQPN(q.num)
 	}

@@ -60,18 +60,18 @@ func (pl *poller) receiver(m *message) *qp {
 		pl.lose(DropNoAddress)
 		return nil
 	}
-	p := pl.qps[m.destQPN]
+	p := c.reachable[m.destQPN]
 	if m.destQPN == gsi.QPN {
 		p = c.gsi
 	}
-	if p == nil || p.ctx != c || !p.datagrams() || !p.receives() {
+	if p == nil || !p.datagrams() || !p.receives() {
 		pl.lose(DropNoQP)
 		return nil
 	}
 	return p
 }
 
-// reachedBy says whether the guest has the address that a datagram goes to in the version of RoCE that it is sent by.
+// reachedBy says whether the guest has the address that a message goes to in the version of RoCE that it is sent by.
 func (c *context) reachedBy(m *message) bool {
 	for i := range c.gids {
 		if g := &c.gids[i]; g.bound && g.gid == m.dgid && g.typ == m.path.typ {

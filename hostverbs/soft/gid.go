@@ -93,6 +93,17 @@ func (c *context) has(gid hostverbs.GID) bool {
 	return false
 }
 
+// forgetPeers has the guest's queue pairs look their peers up again, if an address is gone by which those would find them:
+// see unlearn. Owner's thread, in a control call.
+func (c *context) forgetPeers(old gidEntry) {
+	if !old.bound || c.has(old.gid) {
+		return
+	}
+	for _, q := range c.qps {
+		q.sq.to = nil
+	}
+}
+
 // changeGID writes an entry, and tells all pollers.
 func (c *context) changeGID(index int, g gidEntry) {
 	c.eng.directory.Lock()
@@ -101,6 +112,7 @@ func (c *context) changeGID(index int, g gidEntry) {
 	c.pl.owner.Do(func() {
 		c.gids[index] = g
 		c.pl.learn(c, old, g)
+		c.forgetPeers(old)
 	})
 	c.eng.tell(c.pl, func(pl *poller) { pl.learn(c, old, g) })
 }

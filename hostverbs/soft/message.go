@@ -29,7 +29,7 @@ type message struct {
 	total        uint64
 	// compareAdd and swap are the operands of an atomic operation.
 	compareAdd, swap uint64
-	// path is of a datagram.
+	// path is of a datagram; of other messages the version of RoCE alone.
 	path path
 
 	// near is where the bytes that have not moved yet lie at the requester: as found in this step, since a region may be

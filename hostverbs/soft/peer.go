@@ -31,17 +31,24 @@ func (q *qp) reach() *qp {
 	return p
 }
 
-// bound says whether the guest has the address that the queue pair sends from.
+// bound says whether the guest has the address that the queue pair sends from, and writes of which version of RoCE it is.
 func (q *qp) bound() bool {
 	i := int(q.attr.AHAttr.SGIDIndex)
-	return i < len(q.ctx.gids) && q.ctx.gids[i].bound
+	if i >= len(q.ctx.gids) || !q.ctx.gids[i].bound {
+		return false
+	}
+	q.sq.msg.path.typ = q.ctx.gids[i].typ
+	return true
 }
 
 // resolve looks up the queue pair that a message is for, and asks it whether it means the sender too.
 func (pl *poller) resolve(m *message) *qp {
 	c := pl.gids[m.dgid]
-	p := pl.qps[m.destQPN]
-	if c == nil || c.pl != pl || p == nil || p.ctx != c || p.typ != m.typ || !p.receives() {
+	if c == nil || c.pl != pl || !c.reachedBy(m) {
+		return nil
+	}
+	p := c.reachable[m.destQPN]
+	if p == nil || p.typ != m.typ || !p.receives() {
 		return nil
 	}
 	if p.attr.DestQPNum != m.srcQPN || pl.gids[p.attr.AHAttr.DGID] != m.from {

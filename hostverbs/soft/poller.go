@@ -31,8 +31,7 @@ type poller struct {
 
 	// Everything below belongs to the owner's thread.
 
-	// qps and gids are the directory by which peers are found; gidEpoch changes when gids does.
-	qps      map[uint32]*qp
+	// gids is the directory by which guests are found; gidEpoch changes when it does.
 	gids     map[hostverbs.GID]*context
 	gidEpoch uint32
 	// incarnations is how many there were.
@@ -67,7 +66,6 @@ func newPoller(e *Engine, o hostverbs.Owner) *poller {
 	}
 	return &poller{
 		eng: e, owner: o, inbox: inbox,
-		qps:  make(map[uint32]*qp),
 		gids: make(map[hostverbs.GID]*context),
 		// The first Progress brings the wheel to the present; nothing is armed before.
 		timers: timerwheel.New(0),

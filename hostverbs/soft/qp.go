@@ -80,13 +80,13 @@ func (c *context) CreateQP(p hostverbs.PD, init *hostverbs.QPInitAttr, h hostver
 	if q.srq != nil {
 		q.srq.users++
 	}
-	c.qps[q] = struct{}{}
+	c.qps[q.num] = q
 	c.pl.owner.Do(func() {
 		q.incarnation = q.pl.incarnate()
 		if q.num == gsi.QPN {
 			c.gsi = q
 		} else {
-			c.pl.qps[q.num] = q
+			c.reachable[q.num] = q
 		}
 	})
 	return q, nil
@@ -136,7 +136,7 @@ func (c *context) newQP(p hostverbs.PD, init *hostverbs.QPInitAttr, h hostverbs.
 	q.sq.msg = &q.sq.own
 	q.sq.timer.F = func(int64) { q.want(todoRun) }
 	if q.typ != hostverbs.QPTypeGSI {
-		if q.num, err = c.eng.takeQPN(); err != nil {
+		if q.num, err = c.takeQPN(init.QPN); err != nil {
 			return nil, err
 		}
 	}
@@ -187,7 +187,7 @@ func (q *qp) Destroy() error {
 	if q.srq != nil {
 		q.srq.users--
 	}
-	delete(q.ctx.qps, q)
+	delete(q.ctx.qps, q.num)
 	return nil
 }
 
@@ -199,7 +199,7 @@ func (q *qp) detach() {
 	if q.num == gsi.QPN {
 		q.ctx.gsi = nil
 	} else {
-		delete(q.pl.qps, q.num)
+		delete(q.ctx.reachable, q.num)
 	}
 }
 
@@ -219,7 +219,11 @@ func (q *qp) silence() {
 // unlearn has the queue pair at the other end forget this one: it would look again before it sends, but until then it would
 // keep a guest in memory that is gone. Only the one that this one means can have found it, see resolve.
 func (q *qp) unlearn() {
-	p := q.pl.qps[q.attr.DestQPNum]
+	c := q.pl.gids[q.attr.AHAttr.DGID]
+	if c == nil || c.pl != q.pl {
+		return
+	}
+	p := c.reachable[q.attr.DestQPNum]
 	if p == nil {
 		return
 	}

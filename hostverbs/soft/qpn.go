@@ -11,8 +11,12 @@ import (
 )
 
 const (
-	// firstQPN follows the GSI's, which each guest has; 0 is the SMI's, which nobody has.
-	firstQPN = gsi.QPN + 1
+	// firstAsked to lastAsked are the numbers that a device may ask for: they follow the GSI's, which each guest has; 0 is the
+	// SMI's, which nobody has. They are unique in a context.
+	firstAsked = gsi.QPN + 1
+	lastAsked  = 0xffff
+	// firstQPN to lastQPN are the engine's to choose.
+	firstQPN = 0x10000
 	lastQPN  = 0xfffffe // 0xffffff is the multicast QP number
 )
 
@@ -55,12 +59,25 @@ func (e *Engine) takeQPN() (uint32, error) {
 	return e.qpns.take()
 }
 
-// giveQPN frees a queue pair number, unless it is the GSI's.
+// giveQPN frees a queue pair number, if it is one that the engine chose.
 func (e *Engine) giveQPN(n uint32) {
-	if n == gsi.QPN {
+	if n < firstQPN {
 		return
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.qpns.give(n)
+}
+
+// takeQPN returns the number for a new queue pair: the one that is asked for, or any if that is 0.
+func (c *context) takeQPN(asked uint32) (uint32, error) {
+	switch {
+	case asked == 0:
+		return c.eng.takeQPN()
+	case asked < firstAsked || asked > lastAsked:
+		return 0, fmt.Errorf("number %#x (%d to %#x can be asked for): %w", asked, firstAsked, lastAsked, unix.EINVAL)
+	case c.qps[asked] != nil:
+		return 0, fmt.Errorf("number %#x: another queue pair has it: %w", asked, unix.EADDRINUSE)
+	}
+	return asked, nil
 }

@@ -43,7 +43,7 @@ type everything struct {
 
 func (p *patient) everything() everything {
 	e := everything{
-		QP: *p.q, Timers: p.q.pl.timers.Len(), Active: p.q.pl.active.n, Told: p.d.told, Directory: len(p.q.pl.qps),
+		QP: *p.q, Timers: p.q.pl.timers.Len(), Active: p.q.pl.active.n, Told: p.d.told, Directory: len(p.q.ctx.reachable),
 		Objects: len(p.q.ctx.qps), Counters: p.q.pl.count.live,
 	}
 	e.QP.sq.timer.F = nil // the one thing that cannot be compared, and never changes

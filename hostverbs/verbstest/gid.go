@@ -18,6 +18,7 @@ func gidCases() []Case {
 		{"an address can be replaced, moved and given back", rebind},
 		{"addresses that are none are refused", badAddresses},
 		{"a connection lives only as long as both addresses", addressesCarryConnections},
+		{"what is sent by one version of RoCE does not arrive at an address of the other", versionsDoNotMeet},
 	}
 }
 
@@ -94,5 +95,34 @@ func addressesCarryConnections(t testing.TB, env Env) {
 			w.settle()
 			eb.sends("to a queue pair in ERR", failed(3, hostverbs.WCRetryExcErr))
 		}
+	}
+}
+
+func versionsDoNotMeet(t testing.TB, env Env) {
+	w := newWorld(t, env)
+	for _, c := range []struct {
+		mine, theirs hostverbs.GIDType
+		meet         bool
+	}{
+		{v2, v2, true},
+		{hostverbs.GIDTypeRoCEv1, hostverbs.GIDTypeRoCEv1, true},
+		{hostverbs.GIDTypeRoCEv1, v2, false},
+		{v2, hostverbs.GIDTypeRoCEv1, false},
+	} {
+		a, b := w.guest(), w.guest()
+		w.want("bind", a.ctx.BindGID(0, a.gid, c.mine), nil)
+		w.want("bind", b.ctx.BindGID(0, b.gid, c.theirs), nil)
+		ea, eb := w.pair(a, b, nil)
+		eb.recv(rwr(1))
+		ea.send(wr(2, hostverbs.OpSend))
+		w.settle()
+		what := c.mine.String() + " to " + c.theirs.String()
+		if c.meet {
+			ea.sends(what, done(2, hostverbs.WCOpSend))
+			eb.recvs(what, hostverbs.WC{WRID: 1, Opcode: hostverbs.WCOpRecv, SrcQP: ea.qp.QPN()})
+			continue
+		}
+		ea.sends(what, failed(2, hostverbs.WCRetryExcErr))
+		eb.recvs(what)
 	}
 }

@@ -14,17 +14,16 @@ import (
 
 // objectCases are about creating and destroying.
 func objectCases() []Case {
-	return []Case{
+	return append([]Case{
 		{"what is beyond a guest's limit is ENOMEM, and there is room again afterwards", limits},
 		{"what is in use cannot be freed", inUse},
 		{"a shared receive queue in use cannot be freed, nor its domain", sharedInUse},
 		{"objects of another guest, or that are gone, are refused", foreignObjects},
 		{"sizes and types that the engine does not have are refused", badCreates},
 		{"a registration that makes no sense is refused", badRegistrations},
-		{"QP numbers are 24 bits, unique, and not used again soon", qpNumbers},
 		{"keys are not used again soon", keysAreNew},
 		{"a closed context does nothing", closedContext},
-	}
+	}, numberCases()...)
 }
 
 // want fails if an error is not the errno expected (nil: success).
@@ -263,25 +262,6 @@ func badRegistrations(t testing.TB, env Env) {
 	w.want("optional access bits", err, nil)
 	w.want("deregister", m.Dereg(), nil)
 	w.want("the PD after all that", g.pd.Dealloc(), nil)
-}
-
-func qpNumbers(t testing.TB, env Env) {
-	w := newWorld(t, env)
-	a, b := w.guest(), w.guest()
-	seen := map[uint32]bool{}
-	for i := range 200 {
-		g := a
-		if i%2 == 0 {
-			g = b
-		}
-		e := g.newEnd(hostverbs.QPTypeRC, false)
-		n := e.qp.QPN()
-		if n < 2 || n >= 0xffffff || seen[n] {
-			t.Fatalf("QP number %#x: reserved, or was there before", n)
-		}
-		seen[n] = true
-		e.destroy()
-	}
 }
 
 func keysAreNew(t testing.TB, env Env) {

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package soft
+
+import (
+	"testing"
+
+	"github.com/pvrdmad/pvrdmad/hostverbs"
+)
+
+// TestAQueuePairThatEndsIsNotRememberedByItsPeer: what is remembered keeps a guest that is gone in memory.
+func TestAQueuePairThatEndsIsNotRememberedByItsPeer(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		end  func(t *testing.T, near, far *qp)
+	}{
+		{"destroyed", func(t *testing.T, _, far *qp) { ok(t, far.Destroy()) }},
+		{"reset", func(t *testing.T, _, far *qp) {
+			ok(t, far.Modify(&hostverbs.QPAttr{QPState: hostverbs.StateReset}, hostverbs.QPStateMask))
+		}},
+		{"of a guest that is gone", func(t *testing.T, _, far *qp) { ok(t, far.ctx.Close()) }},
+		{"destroyed after the peer has lost its address", func(t *testing.T, near, far *qp) {
+			ok(t, near.ctx.UnbindGID(0, address(near)), far.Destroy())
+		}},
+		{"destroyed after the peer has another address", func(t *testing.T, near, far *qp) {
+			ok(t, near.ctx.BindGID(0, hostverbs.GID{15: 99}, hostverbs.GIDTypeRoCEv2), far.Destroy())
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			near, far := strangers(t)
+			wr := hostverbs.SendWR{Opcode: hostverbs.OpSend, Flags: hostverbs.SendSignaled}
+			near.PostSend([]hostverbs.SendWR{wr})
+			near.pl.Progress(1)
+			if near.sq.to != far {
+				t.Fatal("the peer was not found")
+			}
+
+			c.end(t, near, far)
+
+			if near.sq.to != nil {
+				t.Error("it is remembered")
+			}
+		})
+	}
+}
+
+// address is the address of the guest of a queue pair.
+func address(q *qp) hostverbs.GID { return q.ctx.gids[0].gid }
+
+// strangers are queue pairs of two guests in RTS, connected to each other. They have one number.
+func strangers(t *testing.T) (near, far *qp) {
+	t.Helper()
+	pl, err := New(nil).NewPoller(inline{})
+	ok(t, err)
+	var qps [2]*qp
+	for i := range qps {
+		ctx, err := pl.OpenContext(hostverbs.ContextConfig{Guest: string(rune('a' + i)), GIDTableLen: 2})
+		ok(t, err, ctx.BindGID(0, hostverbs.GID{15: byte(i + 1)}, hostverbs.GIDTypeRoCEv2))
+		pd, err := ctx.AllocPD()
+		ok(t, err)
+		cq, err := ctx.CreateCQ(16)
+		ok(t, err)
+		made, err := ctx.CreateQP(pd, &hostverbs.QPInitAttr{
+			SendCQ: cq, RecvCQ: cq, Type: hostverbs.QPTypeRC, QPN: 5,
+			Cap: hostverbs.QPCap{MaxSendWR: 8, MaxRecvWR: 8, MaxSendSGE: 1, MaxRecvSGE: 1},
+		}, &deaf{})
+		ok(t, err)
+		qps[i] = made.(*qp)
+	}
+	near, far = qps[0], qps[1]
+	for _, p := range [][2]*qp{{near, far}, {far, near}} {
+		for _, to := range []hostverbs.QPState{hostverbs.StateInit, hostverbs.StateRTR, hostverbs.StateRTS} {
+			required, _, _ := hostverbs.Transition(hostverbs.QPTypeRC, p[0].attr.QPState, to)
+			attr := goodAttr(p[0].attr.QPState, to)
+			attr.DestQPNum, attr.AHAttr.DGID, attr.SQPSN, attr.RQPSN = p[1].num, address(p[1]), 1, 1
+			ok(t, p[0].Modify(&attr, required|hostverbs.QPStateMask))
+		}
+	}
+	return near, far
+}
