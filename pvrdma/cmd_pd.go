@@ -54,9 +54,10 @@ func (d *Device) createUC(req *Request, resp *Response) error {
 	if err := q.Decode(req[:]); err != nil {
 		return err
 	}
-	page := q.PFN64 - d.uarPFN
+	pfn := q.PFNAt(d.version)
+	page := pfn - d.uarPFN
 	if page == 0 || page >= uint64(d.cfg.MaxUAR) {
-		return fmt.Errorf("doorbell page at frame %#x is none of %d from frame %#x on that contexts can have: %w", q.PFN64,
+		return fmt.Errorf("doorbell page at frame %#x is none of %d from frame %#x on that contexts can have: %w", pfn,
 			d.cfg.MaxUAR, d.uarPFN, unix.EINVAL)
 	}
 	var forgotten *userContext

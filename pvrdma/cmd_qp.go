@@ -17,8 +17,9 @@ func (d *Device) createQP(req *Request, resp *Response) error {
 	if err := r.Decode(req[:]); err != nil {
 		return err
 	}
-	if err := d.qps.full(); err != nil {
-		return fmt.Errorf("%d queue pairs: %w", d.qps.live, err)
+	handle, qpn, err := d.freeQPHandle(r.QPType)
+	if err != nil {
+		return err
 	}
 	q, err := d.newQueuePair(&r)
 	if err != nil {
@@ -28,7 +29,7 @@ func (d *Device) createQP(req *Request, resp *Response) error {
 		return fmt.Errorf("queue pair: %w", err)
 	}
 	init := hostverbs.QPInitAttr{
-		SendCQ: q.sendCQ.engine, RecvCQ: q.recvCQ.engine, Type: hostverbs.QPType(r.QPType), SQSigAll: r.SQSigAll != 0,
+		QPN: qpn, SendCQ: q.sendCQ.engine, RecvCQ: q.recvCQ.engine, Type: hostverbs.QPType(r.QPType), SQSigAll: r.SQSigAll != 0,
 		Cap: hostverbs.QPCap{
 			MaxSendWR: r.MaxSendWR, MaxRecvWR: r.MaxRecvWR, MaxSendSGE: r.MaxSendSGE, MaxRecvSGE: r.MaxRecvSGE,
 		},
@@ -41,7 +42,8 @@ func (d *Device) createQP(req *Request, resp *Response) error {
 		return err
 	}
 	d.worker.Do(func() {
-		q.handle = d.qps.add(q)
+		q.handle = handle
+		d.qps.put(handle, q)
 		q.ctx.addQP(q)
 		q.sendCQ.users++
 		q.recvCQ.users++
@@ -50,11 +52,7 @@ func (d *Device) createQP(req *Request, resp *Response) error {
 		}
 		d.pinned += uint64(r.TotalChunks)
 	})
-	a := abi.CmdCreateQPRespV2{
-		Hdr: ack(abi.CmdCreateQP), QPN: q.engine.QPN(), QPHandle: q.handle, MaxSendWR: r.MaxSendWR,
-		MaxRecvWR: r.MaxRecvWR, MaxSendSGE: r.MaxSendSGE, MaxRecvSGE: r.MaxRecvSGE,
-	}
-	a.Encode(resp[:])
+	d.answerCreateQP(q, &r, resp)
 	return nil
 }
 

@@ -120,7 +120,7 @@ func TestAnEngineThatRefusesAContextLeavesTheDeviceOff(t *testing.T) {
 	r := newRig(t)
 	g := r.idleGuest(defaultConfig(), true)
 	r.engine.refuseWith("OpenContext", unix.ENOMEM)
-	wantErrno(t, g.dev.Activate(uarPFN), unix.ENOMEM)
+	wantErrno(t, g.dev.Activate(abi.VersionMax, uarPFN), unix.ENOMEM)
 	if g.dev.Active() || len(r.worker.devices) != 0 {
 		t.Error("the device is on")
 	}

@@ -33,7 +33,9 @@ type Config struct {
 	Name string
 	// MAC is the station address from which the GUIDs are derived.
 	MAC [6]byte
-	// GIDType is the RoCE version of all GIDs.
+	// Version is what the device says of itself, one of the versions of pvrdma_dev_api.h. 0 means the newest.
+	Version uint32
+	// GIDType is the RoCE version of all GIDs. The oldest device knows RoCE v1 alone.
 	GIDType hostverbs.GIDType
 	// GIDs, if there are any, are the only ones that the guest may bind.
 	GIDs []hostverbs.GID
@@ -75,6 +77,7 @@ type Device struct {
 	engine   hostverbs.Context // nil while the device is not active
 	linkDown bool
 	uarPFN   uint64
+	version  uint32 // what driver and device have in common
 	kernel   *userContext
 	contexts table[userContext]
 	pds      table[protectionDomain]
@@ -122,6 +125,12 @@ func (w *Worker) NewDevice(cfg Config, mem *guestmem.Space, doorbells *guestmem.
 		return nil, fmt.Errorf("make device of %s with %d doorbell pages, want a power of two from 2 on: %w", cfg.Name,
 			cfg.MaxUAR, unix.EINVAL)
 	}
+	if cfg.Version == 0 {
+		cfg.Version = abi.VersionMax
+	}
+	if err := checkVersion(cfg.Version, cfg.GIDType); err != nil {
+		return nil, fmt.Errorf("make device of %s: %w", cfg.Name, err)
+	}
 	d := &Device{
 		cfg: cfg, worker: w, provider: w.provider, mem: mem, notifier: n, observer: o, doorbells: doorbells,
 		grace: cfg.CQGrace.Nanoseconds(), linkDown: cfg.LinkDown,
@@ -154,10 +163,14 @@ func (d *Device) Objects() (o Objects) {
 	return o
 }
 
-// Activate switches the device on. uarPFN is the page frame at which the guest sees doorbell page 0.
-func (d *Device) Activate(uarPFN uint64) error {
+// Activate switches the device on for a driver of a version that CheckDriver accepts. uarPFN is the page frame at which the
+// guest sees doorbell page 0.
+func (d *Device) Activate(driver uint32, uarPFN uint64) error {
 	if d.engine != nil {
 		return nil
+	}
+	if err := d.CheckDriver(driver); err != nil {
+		return fmt.Errorf("activate device of %s: %w", d.cfg.Name, err)
 	}
 	engine, err := d.worker.poller.OpenContext(hostverbs.ContextConfig{
 		Guest: d.cfg.Name, GIDTableLen: gidTableLen, Limits: d.cfg.Limits,
@@ -170,6 +183,10 @@ func (d *Device) Activate(uarPFN uint64) error {
 	}
 	d.worker.Do(func() {
 		d.engine, d.uarPFN, d.failed = engine, uarPFN, false
+		d.version = abi.EffectiveVersion(d.cfg.Version, driver)
+		if d.numbersAreHandles() {
+			d.qps.keep()
+		}
 		d.share, d.looks, d.unit = passShare, passLooks, shareBytes
 		d.worker.addDevice(d)
 	})

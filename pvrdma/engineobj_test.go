@@ -106,6 +106,9 @@ func (c *fakeContext) CreateQP(pd hostverbs.PD, init *hostverbs.QPInitAttr, h ho
 	q.attr.Cap = init.Cap
 	err := c.make("CreateQP", "qp", func() any {
 		q.num = 0x100 + c.e.next()
+		if init.QPN != 0 {
+			q.num = init.QPN
+		}
 		if init.Type == hostverbs.QPTypeGSI {
 			q.num = 1
 		}

@@ -22,6 +22,7 @@ type guest struct {
 	dev      *Device
 	eng      *fakeContext // the engine's side, as of the last activate
 	cfg      Config
+	driver   uint32 // its version, as of the last activate
 }
 
 // newGuest returns a guest whose device is active. Its user contexts' doorbell pages are polled.
@@ -102,7 +103,14 @@ func (g *guest) makeDevice(polled bool) {
 
 func (g *guest) activate() {
 	g.t.Helper()
-	if err := g.dev.Activate(uarPFN); err != nil {
+	g.activateFor(abi.VersionMax)
+}
+
+// activateFor is what a driver of a version does.
+func (g *guest) activateFor(driver uint32) {
+	g.t.Helper()
+	g.driver = driver
+	if err := g.dev.Activate(driver, uarPFN); err != nil {
 		g.t.Fatal(err)
 	}
 	g.eng = g.rig.engine.last()

@@ -99,7 +99,8 @@ func softSubject(t *testing.T, typ hostverbs.QPType) *subject {
 	t.Helper()
 	r := newRigOn(t, soft.New(nil))
 	g := r.idleGuest(defaultConfig(), true)
-	if err := g.dev.Activate(uarPFN); err != nil {
+	g.driver = abi.VersionMax
+	if err := g.dev.Activate(g.driver, uarPFN); err != nil {
 		t.Fatal(err)
 	}
 	g.eng = &fakeContext{e: r.engine} // it has no part in this

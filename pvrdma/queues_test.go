@@ -122,6 +122,9 @@ func (g *guest) createQP(pd uint32, send, recv *guestCQ, spoil ...func(*abi.CmdC
 	var r abi.CmdCreateQPRespV2
 	g.must(req, &r)
 	q.handle, q.qpn = r.QPHandle, r.QPN
+	if min(g.driver, g.dev.Version()) < abi.VersionQPHandle { // such a driver looks no further
+		q.handle = r.QPN
+	}
 	for _, e := range g.eng.qps() {
 		if e.num == q.qpn {
 			q.engine = e

@@ -58,6 +58,35 @@ func TestATableDoesNotGrowWithItsUse(t *testing.T) {
 	}
 }
 
+func TestAHandleThatIsSetApartIsNobodyElses(t *testing.T) {
+	tab := newTable[int](1, 3)
+	tab.keep()
+	for _, want := range []uint32{2, 3} {
+		if next, got := tab.next(), tab.add(new(int)); got != want || next != want {
+			t.Errorf("handle %d, announced as %d, want %d", got, next, want)
+		}
+	}
+	wantErrno(t, tab.full(), unix.ENOMEM)
+	if tab.get(1) != nil || tab.live != 2 {
+		t.Errorf("%v under the handle that was set apart, %d live", tab.get(1), tab.live)
+	}
+	x := new(int)
+	for range 3 {
+		tab.put(1, x)
+		if tab.get(1) != x || tab.live != 3 || tab.full() == nil {
+			t.Fatalf("handle 1 names %v, %d live, full: %v", tab.get(1), tab.live, tab.full())
+		}
+		tab.remove(1)
+		if tab.get(1) != nil || tab.live != 2 || tab.full() == nil {
+			t.Fatalf("handle 1 names %v, %d live, full: %v", tab.get(1), tab.live, tab.full())
+		}
+	}
+	tab.remove(3)
+	if got := tab.next(); got != 3 || tab.full() != nil {
+		t.Errorf("handle %d is next, want 3: %v", got, tab.full())
+	}
+}
+
 // TestATableIsAQueueOfHandles compares a table with the plainest thing that does the same.
 func TestATableIsAQueueOfHandles(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {

@@ -174,7 +174,7 @@ func doorbellMode(d config.Doorbells) pcifn.DoorbellMode {
 
 func deviceConfig(g *config.Guest) pvrdma.Config {
 	c := pvrdma.Config{
-		Name: string(g.Name), MAC: g.MAC, GIDType: hostverbs.GIDTypeRoCEv2, MaxUAR: g.MaxUAR,
+		Name: string(g.Name), MAC: g.MAC, Version: g.DeviceVersion, GIDType: hostverbs.GIDTypeRoCEv2, MaxUAR: g.MaxUAR,
 		LinkDown: g.Link == config.LinkDown,
 		Limits: hostverbs.Limits{
 			MaxQP: int(g.MaxQP), MaxCQ: int(g.MaxCQ), MaxMR: int(g.MaxMR), MaxPD: int(g.MaxPD),

@@ -65,7 +65,7 @@ type Guest struct {
 	// MAC is the address that node_guid and sys_image_guid are made from.
 	MAC MAC `toml:"mac" doc:"where the GUIDs come from; the default follows from the name"`
 	// DeviceVersion is pvrdma's VERSION register.
-	DeviceVersion uint32 `toml:"device_version" doc:"VERSION register; this release serves 20"`
+	DeviceVersion uint32 `toml:"device_version" doc:"VERSION register, 17 to 20; less for old guests"`
 	// RoCE is the GID type that the guest is offered: 1 or 2.
 	RoCE uint32 `toml:"roce" doc:"RoCE version of the guest's addresses, 1 or 2"`
 	// Link says whether the guest's port is up. It is the one key that is followed when the configuration is read again.

@@ -144,3 +144,25 @@ func TestANamedGuestIsFoundAndOthersAreNot(t *testing.T) {
 		t.Error("Guest(c) found a guest")
 	}
 }
+
+func TestTheOldestDeviceHasTheAddressesThatItKnows(t *testing.T) {
+	for _, c := range []struct {
+		text          string
+		version, roce uint32
+	}{
+		{"", 20, 2},
+		{"device_version = 17\n", 17, 1},
+		{"device_version = 17\nroce = 1\n", 17, 1},
+		{"device_version = 18\n", 18, 2},
+		{"device_version = 19\nroce = 1\n", 19, 1},
+	} {
+		got, err := Load(write(t, map[string]string{"pvrdmad.toml": "[[guest]]\nname = \"a\"\n" + c.text}))
+		if err != nil {
+			t.Errorf("%q: %v", c.text, err)
+			continue
+		}
+		if g := got.Guests[0]; g.DeviceVersion != c.version || g.RoCE != c.roce {
+			t.Errorf("%q: version %d with RoCE v%d, want %d with v%d", c.text, g.DeviceVersion, g.RoCE, c.version, c.roce)
+		}
+	}
+}

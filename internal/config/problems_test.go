@@ -81,9 +81,9 @@ DIR/pvrdmad.toml:16: gids: "nope" is no GID: write an address, "fe80::1" or "192
 		},
 		{
 			name: "ranges",
-			main: "[[guest]]\nname = \"a\"\ndevice_version = 19\nroce = 3\nmax_uar = 500\nmax_qp = 65536\nmax_cq = 1\nmax_mr = 0\n" +
+			main: "[[guest]]\nname = \"a\"\ndevice_version = 16\nroce = 3\nmax_uar = 500\nmax_qp = 65536\nmax_cq = 1\nmax_mr = 0\n" +
 				"max_pd = 1\nmac = \"52:54:00:12:34:56\"\nsocket_path = \"run/a.sock\"\ngids = [\"fe80::1\", \"fe80::1\"]\n",
-			want: `DIR/pvrdmad.toml:3: device_version: 19 is not served by this release: write 20
+			want: `DIR/pvrdmad.toml:3: device_version: 16 is out of range: write 17 to 20
 DIR/pvrdmad.toml:4: roce: 3 is out of range: write 1 to 2
 DIR/pvrdmad.toml:5: max_uar: 500 is no power of two, and the guest's driver needs one: write 256
 DIR/pvrdmad.toml:6: max_qp: 65536 is out of range: write 2 to 8192
@@ -93,6 +93,11 @@ DIR/pvrdmad.toml:9: max_pd: 1 is out of range: write 2 to 4096
 DIR/pvrdmad.toml:10: mac: "52:54:00:12:34:56" is what QEMU gives every VM: GIDs made from it collide; leave mac out
 DIR/pvrdmad.toml:11: socket_path: "run/a.sock" is not absolute and clean: write it from the root, without ".." or "//"
 DIR/pvrdmad.toml:12: gids: fe80::1 is there twice: remove one`,
+		},
+		{
+			name: "RoCE v2 for the device that does not know it",
+			main: "[[guest]]\nname = \"a\"\ndevice_version = 17\nroce = 2\n",
+			want: `DIR/pvrdmad.toml:4: roce: device_version 17 knows RoCE v1 alone: write roce = 1, or device_version = 18 to 20`,
 		},
 		{
 			name: "a guest without a name",

@@ -11,8 +11,9 @@ import (
 
 // Ranges of the numbers. The device's tables are sized by them in the guest's driver too.
 const (
-	// Below version 20 a QP's number is its handle, which the device does not do.
-	minDeviceVersion, maxDeviceVersion = 20, 20
+	// There are drivers of these versions. The first knows RoCE v1 alone.
+	minDeviceVersion, maxDeviceVersion = 17, 20
+	rocev1DeviceVersion                = 17
 	// The upper bounds are what the software engine offers a guest, see ibv_query_device(3); more would have no effect.
 	// Of queue pairs one is the GSI's, of registrations the first is the driver's DMA region.
 	minQP, maxQP   = 2, 8192
@@ -43,6 +44,7 @@ func (g *Guest) complete(ps *Problems) {
 	if g.MAC == (MAC{}) {
 		g.MAC = DeriveMAC(string(g.Name))
 	}
+	g.completeRoCE(ps)
 	for _, r := range []struct {
 		key       string
 		have      uint32
@@ -57,11 +59,7 @@ func (g *Guest) complete(ps *Problems) {
 		{"max_pd", g.MaxPD, minPD, maxPD},
 		{"max_srq", g.MaxSRQ, minSRQ, maxSRQ},
 	} {
-		switch {
-		case r.have >= r.low && r.have <= r.high:
-		case r.low == r.high:
-			ps.add(g.at(r.key), r.key, "%d is not served by this release: write %d", r.have, r.low)
-		default:
+		if r.have < r.low || r.have > r.high {
 			ps.add(g.at(r.key), r.key, "%d is out of range: write %d to %d", r.have, r.low, r.high)
 		}
 	}
@@ -70,6 +68,19 @@ func (g *Guest) complete(ps *Problems) {
 			g.MaxUAR, nearestPowerOfTwo(g.MaxUAR))
 	}
 	g.checkGIDs(ps)
+}
+
+// completeRoCE gives a device that knows RoCE v1 alone that one, unless the other is asked for.
+func (g *Guest) completeRoCE(ps *Problems) {
+	if g.DeviceVersion != rocev1DeviceVersion || g.RoCE == 1 {
+		return
+	}
+	if _, asked := g.origin["roce"]; asked {
+		ps.add(g.at("roce"), "roce", "device_version %d knows RoCE v1 alone: write roce = 1, or device_version = %d to %d",
+			rocev1DeviceVersion, rocev1DeviceVersion+1, maxDeviceVersion)
+		return
+	}
+	g.RoCE = 1
 }
 
 func (g *Guest) checkGIDs(ps *Problems) {

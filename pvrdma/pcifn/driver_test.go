@@ -36,7 +36,7 @@ type driver struct {
 
 const uarPFN = 0xfd000
 
-func testConfig(e *stubEngine, mode DoorbellMode) Config {
+func testConfig(mode DoorbellMode) Config {
 	return Config{
 		Device: pvrdma.Config{
 			Name: "vm1", MAC: [6]byte{0x52, 0x54, 0, 1, 2, 3}, GIDType: hostverbs.GIDTypeRoCEv2, MaxUAR: 8,
@@ -48,13 +48,18 @@ func testConfig(e *stubEngine, mode DoorbellMode) Config {
 // attach returns a driver whose function is powered on and a bus master, in the state before the first register write.
 func attach(t *testing.T, mode DoorbellMode) *driver {
 	t.Helper()
+	return attachTo(t, testConfig(mode))
+}
+
+// attachTo is attach for a function of a given configuration.
+func attachTo(t *testing.T, cfg Config) *driver {
+	t.Helper()
 	d := &driver{memory: newMemory(t), engine: newStubEngine(), domain: guestmem.NewDomain(), seen: &recorder{}}
 	var err error
 	if d.worker, err = pvrdma.NewWorker(pvrdma.WorkerConfig{Provider: d.engine, Domain: d.domain}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = d.worker.Close() })
-	cfg := testConfig(d.engine, mode)
 	cfg.Worker, cfg.Domain, cfg.Observer = d.worker, d.domain, d.seen
 	if d.fn, err = New(cfg); err != nil {
 		t.Fatal(err)

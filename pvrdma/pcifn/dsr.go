@@ -34,6 +34,9 @@ func (s *session) loadDSR(addr uint64) error {
 	if err := dsr.Decode(buf[:]); err != nil {
 		return err
 	}
+	if err := s.dev.CheckDriver(dsr.DriverVersion); err != nil {
+		return err
+	}
 	if err := checkDSR(&dsr); err != nil {
 		return err
 	}
@@ -49,10 +52,6 @@ func (s *session) loadDSR(addr uint64) error {
 }
 
 func checkDSR(d *abi.DSR) error {
-	if d.DriverVersion < deviceVersion {
-		return fmt.Errorf("driver version %d, this device serves %d and later; use a newer guest kernel: %w",
-			d.DriverVersion, deviceVersion, unix.EOPNOTSUPP)
-	}
 	for _, slot := range []struct {
 		name string
 		addr uint64
@@ -93,8 +92,8 @@ func (s *session) activate() error {
 	s.shared = shared
 	if s.observer != nil {
 		s.observer.Observe(pvrdma.Activated{
-			Guest: pvrdma.Guest{Name: s.name()}, DriverVersion: d.DriverVersion, Version: deviceVersion,
-			VIOMMU: translated(s.mem.Backed()),
+			Guest: pvrdma.Guest{Name: s.name()}, DriverVersion: d.DriverVersion,
+			Version: abi.EffectiveVersion(s.dev.Version(), d.DriverVersion), VIOMMU: translated(s.mem.Backed()),
 		})
 	}
 	return nil
@@ -116,7 +115,8 @@ func (s *session) startDevice(d *abi.DSR) error {
 		completion.Release()
 		return err
 	}
-	if err := s.dev.Activate(d.PFNAt(deviceVersion)); err != nil {
+	pfn := d.PFNAt(abi.EffectiveVersion(s.dev.Version(), d.DriverVersion))
+	if err := s.dev.Activate(d.DriverVersion, pfn); err != nil {
 		s.events.stop(s.cfg.Worker)
 		return err
 	}

@@ -117,7 +117,7 @@ func (f *Function) open(interrupt func(abi.IntrVector)) (*session, error) {
 	}
 	s.dev = dev
 	f.link.attach(s)
-	s.regs.power(f.cfg.Device.MAC)
+	s.regs.power(dev.Version(), f.cfg.Device.MAC)
 	s.watchEnable()
 	f.device.Store(dev)
 	return s, nil
@@ -193,7 +193,7 @@ func (s *session) Reset() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.toIdle(pvrdma.ResetByVMM, nil)
-	s.regs.power(s.cfg.Device.MAC)
+	s.regs.power(s.dev.Version(), s.cfg.Device.MAC)
 	s.config = s.fn.powerOn
 	s.mem.SetEnabled(false)
 	s.enter(pvrdma.NoError, nil)

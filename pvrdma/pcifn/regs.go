@@ -12,24 +12,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// deviceVersion is what the VERSION register says (pvrdma_dev_api.h). Drivers of older versions use the queue pair's
-// number as its handle, which this device does not offer.
-const deviceVersion = abi.VersionQPHandle
-
 // errPowerOn is the ERR register before any CTL or REQUEST.
 const errPowerOn = 0xffff
 
 // registers is BAR1. The session's mutex guards it, except for what the worker reads.
 type registers struct {
-	dsrLow uint32
-	err    uint32
-	mac    [8]byte
+	version uint32
+	dsrLow  uint32
+	err     uint32
+	mac     [8]byte
 	// imr masks interrupts, icr collects their causes. The worker reads and writes them when it raises one.
 	imr, icr atomic.Uint32
 }
 
 // power sets the registers to their state after power-on.
-func (r *registers) power(mac [6]byte) {
+func (r *registers) power(version uint32, mac [6]byte) {
+	r.version = version
 	r.dsrLow, r.err = 0, errPowerOn
 	r.mac = [8]byte{}
 	copy(r.mac[:], mac[:])
@@ -40,7 +38,7 @@ func (r *registers) power(mac [6]byte) {
 func (r *registers) read(off uint64) uint32 {
 	switch off {
 	case abi.RegVersion:
-		return deviceVersion
+		return r.version
 	case abi.RegErr:
 		return r.err
 	case abi.RegICR:
