@@ -19,6 +19,9 @@ import (
 // Options say what to set up.
 type Options struct {
 	Images harness.Images
+	// Rows are the rows of matrix.toml that guests boot instead of Images, in the guests' order. "" and those that are
+	// not there mean Images.
+	Rows []string
 	// Binary is pvrdmad; Build makes one.
 	Binary string
 	// Guests is how many virtual machines run, 2 if 0.
@@ -27,6 +30,8 @@ type Options struct {
 	CPUs int
 	// Doorbells is "poll" or "trap", "poll" if empty.
 	Doorbells string
+	// Keys are further lines of the guests' tables in the daemon's configuration, in the guests' order.
+	Keys []string
 	// NoPostedWrites makes QEMU wait for every register write, whatever the device's regions say.
 	NoPostedWrites bool
 	// Devices are further arguments of QEMU, before those of the device; Cmdline further words for the guests' kernels.
@@ -43,6 +48,8 @@ type Bed struct {
 	Guests []*harness.Guest
 	opts   Options
 	names  []string
+	// images are what each guest boots.
+	images []harness.Images
 	net    *harness.Switch
 }
 
@@ -77,8 +84,11 @@ func (b *Bed) make(ctx context.Context) (err error) {
 	if err := os.MkdirAll(b.opts.LogDir, 0o755); err != nil {
 		return err
 	}
+	if b.images, err = b.opts.guestImages(ctx); err != nil {
+		return err
+	}
 	if b.Daemon, err = StartDaemon(ctx, DaemonConfig{
-		Binary: b.opts.Binary, Guests: b.names, Doorbells: b.opts.Doorbells, LogDir: b.opts.LogDir, OnLog: b.opts.OnLog,
+		Binary: b.opts.Binary, Guests: b.names, Keys: b.opts.Keys, Doorbells: b.opts.Doorbells, LogDir: b.opts.LogDir, OnLog: b.opts.OnLog,
 	}); err != nil {
 		return err
 	}
@@ -95,13 +105,37 @@ func (b *Bed) make(ctx context.Context) (err error) {
 	return errors.Join(errs...)
 }
 
+// guestImages returns what each guest boots.
+func (o Options) guestImages(ctx context.Context) ([]harness.Images, error) {
+	list := make([]harness.Images, o.Guests)
+	known := map[string]harness.Images{"": o.Images, o.Images.Row: o.Images}
+	for i := range list {
+		row := ""
+		if i < len(o.Rows) {
+			row = o.Rows[i]
+		}
+		if _, ok := known[row]; !ok {
+			images, err := harness.LoadImagesOf(ctx, row)
+			if err != nil {
+				return nil, err
+			}
+			known[row] = images
+		}
+		list[i] = known[row]
+	}
+	return list, nil
+}
+
+// Row is the row of matrix.toml that guest number i boots.
+func (b *Bed) Row(i int) string { return b.images[i].Row }
+
 // Boot boots guest number i (from 0) of the bed; the machine that had its place before is gone.
 func (b *Bed) Boot(ctx context.Context, i int) error {
 	device := harness.PvrdmaDevice(b.Daemon.Socket(b.names[i]), harness.PvrdmaOptions{
 		NoPostedWrites: b.opts.NoPostedWrites,
 	})
 	g, err := harness.Boot(ctx, harness.Config{
-		Name: b.names[i], Images: b.opts.Images, Number: i + 1, Switch: b.net, CPUs: b.opts.CPUs, LogDir: b.opts.LogDir,
+		Name: b.names[i], Images: b.images[i], Number: i + 1, Switch: b.net, CPUs: b.opts.CPUs, LogDir: b.opts.LogDir,
 		Devices: slices.Concat(b.opts.Devices, device), Cmdline: b.opts.Cmdline,
 	})
 	b.Guests[i] = g

@@ -58,6 +58,8 @@ type DaemonConfig struct {
 	// Guests are the names of the guests, Doorbells how their doorbells travel: "poll" or "trap".
 	Guests    []string
 	Doorbells string
+	// Keys are further lines of the guests' tables in the configuration, in the guests' order.
+	Keys []string
 	// LogDir receives pvrdmad.log.
 	LogDir string
 	// OnLog, if not nil, hears every line of the log, on one goroutine.
@@ -160,6 +162,9 @@ func (d *Daemon) config() string {
 	for i, g := range d.cfg.Guests {
 		fmt.Fprintf(&b, "[[guest]]\nname = %q\nsocket_path = %q\ndoorbells = %q\nmac = %q\n", g, d.Socket(g),
 			d.cfg.Doorbells, mac(i))
+		if i < len(d.cfg.Keys) {
+			fmt.Fprintln(&b, d.cfg.Keys[i])
+		}
 		fmt.Fprintf(&b, "max_qp = %d\nmax_cq = %d\nmax_mr = %d\nmax_pd = %d\nmax_srq = %d\n", MaxQP, MaxCQ, MaxMR, MaxPD, MaxSRQ)
 	}
 	return b.String()

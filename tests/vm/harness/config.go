@@ -144,6 +144,8 @@ func (c Config) cmdline() string {
 		"console=ttyS0", "loglevel=5", "log_buf_len=4M",
 		"mitigations=off", "tsc=reliable", "no_timer_check", "audit=0", "selinux=0", "apparmor=0",
 		"rcupdate.rcu_expedited=1", "sysctl.kernel.hung_task_timeout_secs=30",
+		// A host with other work may leave a guest's processor without time for longer than its kernel thinks possible.
+		"watchdog_thresh=60", "rcupdate.rcu_cpu_stall_timeout=300",
 		"pvrdmad.name=" + c.Name,
 		"pvrdmad.ip=" + Address(c.Number).String() + "/24",
 	}

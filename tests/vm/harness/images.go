@@ -30,12 +30,19 @@ const imagesScript = "tests/vm/images/images"
 // LoadImages builds the images that are missing, checks those in the cache and says where they are. The first build
 // on a machine takes a few minutes and needs root; its progress goes to standard error. The row is the environment's
 // PVRDMAD_VM_ROW, or else the first of matrix.toml.
-func LoadImages(ctx context.Context) (Images, error) {
+func LoadImages(ctx context.Context) (Images, error) { return loadImages(ctx) }
+
+// LoadImagesOf is LoadImages of a row, whatever the environment says.
+func LoadImagesOf(ctx context.Context, row string) (Images, error) {
+	return loadImages(ctx, "--row", row)
+}
+
+func loadImages(ctx context.Context, options ...string) (Images, error) {
 	script, err := findUp(imagesScript)
 	if err != nil {
 		return Images{}, err
 	}
-	cmd := exec.CommandContext(ctx, script, "env")
+	cmd := exec.CommandContext(ctx, script, append([]string{"env"}, options...)...)
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }

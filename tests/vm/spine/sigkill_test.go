@@ -54,7 +54,7 @@ func (w *world) killOne(t *testing.T, victim int, after time.Duration, before ma
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), harness.Slow*time.Minute)
 	defer cancel()
-	server, client := w.startCheck(t, ctx, "-t 600")
+	server, client := w.StartPvcheck(t, ctx, aAndB, "-t 600")
 	sides := []*harness.Script{server, client}
 	time.Sleep(after)
 	both = w.queuePairs(t, before) == 2
@@ -66,8 +66,8 @@ func (w *world) killOne(t *testing.T, victim int, after time.Duration, before ma
 		_ = other.Kill() // it may have ended
 	}
 	stage.Wait(t, ctx, sides[victim])
-	if r := stage.Wait(t, ctx, other); both && r.Status != checkLost {
-		t.Errorf("the other side ended with status %d, want %d (lost)\n%s%s", r.Status, checkLost, r.Stdout, r.Stderr)
+	if r := stage.Wait(t, ctx, other); both && r.Status != stage.CheckLost {
+		t.Errorf("the other side ended with status %d, want %d (lost)\n%s%s", r.Status, stage.CheckLost, r.Stdout, r.Stderr)
 	}
 	return both
 }

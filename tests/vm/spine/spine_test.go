@@ -111,7 +111,7 @@ func (w *world) underTraffic(t *testing.T, do func(ctx context.Context)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), harness.Slow*time.Minute)
 	defer cancel()
-	_, client := w.startCheck(t, ctx, "-t 600")
+	_, client := w.StartPvcheck(t, ctx, aAndB, "-t 600")
 	before := w.Messages(t)
 	const patience = harness.Slow * 20 * time.Second
 	for deadline := time.Now().Add(patience); w.Messages(t) < before+100; time.Sleep(100 * time.Millisecond) {
@@ -121,8 +121,8 @@ func (w *world) underTraffic(t *testing.T, do func(ctx context.Context)) {
 		}
 	}
 	do(ctx)
-	if r := stage.Wait(t, ctx, client); r.Status != checkLost {
-		t.Errorf("client ended with status %d, want %d (lost)\n%s%s", r.Status, checkLost, r.Stdout, r.Stderr)
+	if r := stage.Wait(t, ctx, client); r.Status != stage.CheckLost {
+		t.Errorf("client ended with status %d, want %d (lost)\n%s%s", r.Status, stage.CheckLost, r.Stdout, r.Stderr)
 	}
 }
 

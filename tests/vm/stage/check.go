@@ -23,7 +23,7 @@ func (s *Stage) CheckKernelLogs(t *testing.T, expected ...*regexp.Regexp) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, line := range log.Check(s.known) {
+		for _, line := range log.Check(s.known[i]) {
 			if slices.ContainsFunc(expected, func(e *regexp.Regexp) bool { return e.MatchString(line) }) {
 				continue
 			}

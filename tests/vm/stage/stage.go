@@ -55,7 +55,8 @@ func prepare() (err error) {
 // Stage is a bed in a test.
 type Stage struct {
 	*bed.Bed
-	known klog.Baseline
+	// known are the complaints of each guest's kernel that are no news.
+	known []klog.Baseline
 }
 
 // New makes a stage that ends with the test. Images, binary and log directory of opts are the stage's own.
@@ -73,14 +74,24 @@ func New(t *testing.T, opts bed.Options) *Stage {
 			_ = os.RemoveAll(opts.LogDir)
 		}
 	})
-	if s.known, err = bed.Baseline(images.Row); err != nil {
-		t.Fatal(err)
+	told := map[string]bool{}
+	for i, g := range b.Guests {
+		row := b.Row(i)
+		known, err := bed.Baseline(row)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.known = append(s.known, known)
+		if told[row] {
+			continue
+		}
+		told[row] = true
+		facts, err := g.Facts(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("row %s: %s; logs: %s", row, facts, opts.LogDir)
 	}
-	facts, err := b.Guests[0].Facts(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("row %s: %s; logs: %s", images.Row, facts, opts.LogDir)
 	return s
 }
 

@@ -20,7 +20,7 @@ static const char usage_text[] =
 	"either side:\n"
 	"  -d, --device NAME     RDMA device (default: the first)\n"
 	"  -i, --ib-port N       its port (1)\n"
-	"  -g, --gid-index N     GID (default: the first RoCE v2 GID of an IPv4 address)\n"
+	"  -g, --gid-index N     GID (default: the first GID of an IPv4 address, of RoCE v2 if there is one)\n"
 	"  -p, --port N          TCP port (18515)\n"
 	"  -e, --events          sleep on completion events\n"
 	"  -Q, --srq             receive through an SRQ\n"

@@ -46,24 +46,32 @@ static bool is_ipv4_mapped(const union ibv_gid *gid)
 	return !memcmp(gid->raw, prefix, sizeof prefix);
 }
 
+// take_gid takes a GID if it is wanted; a device has both types of the same address, or one alone.
+static bool take_gid(struct end *e, int i, bool any_family, uint32_t type)
+{
+	struct ibv_gid_entry entry;
+	if (ibv_query_gid_ex(e->ctx, e->port, (uint32_t)i, &entry, 0))
+		return false;
+	if (!any_family && (entry.gid_type != type || !is_ipv4_mapped(&entry.gid)))
+		return false;
+	e->gid_index = i;
+	e->gid = entry.gid;
+	return true;
+}
+
 static void pick_gid(struct end *e, int table_length, int wanted)
 {
-	for (int i = wanted >= 0 ? wanted : 0; i < table_length; i++) {
-		struct ibv_gid_entry entry;
-		if (ibv_query_gid_ex(e->ctx, e->port, (uint32_t)i, &entry, 0)) {
-			if (wanted >= 0)
-				break;
-			continue;
-		}
-		if (wanted >= 0 || (entry.gid_type == IBV_GID_TYPE_ROCE_V2 && is_ipv4_mapped(&entry.gid))) {
-			e->gid_index = i;
-			e->gid = entry.gid;
-			return;
-		}
+	static const uint32_t types[] = {IBV_GID_TYPE_ROCE_V2, IBV_GID_TYPE_ROCE_V1};
+	if (wanted >= 0) {
+		if (!take_gid(e, wanted, true, 0))
+			die(EXIT_SETUP, "GID index %d is empty", wanted);
+		return;
 	}
-	if (wanted >= 0)
-		die(EXIT_SETUP, "GID index %d is empty", wanted);
-	die(EXIT_SETUP, "found no RoCE v2 GID of an IPv4 address among %d (has the netdev its address?)", table_length);
+	for (unsigned t = 0; t < sizeof types / sizeof *types; t++)
+		for (int i = 0; i < table_length; i++)
+			if (take_gid(e, i, false, types[t]))
+				return;
+	die(EXIT_SETUP, "found no GID of an IPv4 address among %d (has the netdev its address?)", table_length);
 }
 
 void end_open(struct end *e, struct ibv_context *ctx, int port, int gid_index)

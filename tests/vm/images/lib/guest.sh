@@ -51,18 +51,26 @@ guest_configure() {
 # It spares the guest the decompression of itself: a second under emulation.
 extract_vmlinux() {
 	local offset
-	for offset in $(LC_ALL=C grep -abo $'\x28\xb5\x2f\xfd' "$1" | cut -d: -f1); do
+	# What follows the compressed kernel is no part of it, so that both programs end with an error.
+	for offset in $(LC_ALL=C grep -aboP '\x28\xb5\x2f\xfd' "$1" | cut -d: -f1); do
 		tail -c "+$((offset + 1))" "$1" | zstd -dcq >"$2" 2>/dev/null || true
-		if [ "$(head -c 4 "$2")" = $'\x7fELF' ]; then return 0; fi
+		if is_elf "$2"; then return 0; fi
 	done
-	die "found no zstd-compressed kernel in $1"
+	for offset in $(LC_ALL=C grep -aboP '\xfd7zXZ\x00' "$1" | cut -d: -f1); do
+		tail -c "+$((offset + 1))" "$1" | xz -dcq >"$2" 2>/dev/null || true
+		if is_elf "$2"; then return 0; fi
+	done
+	die "found no kernel compressed with zstd or xz in $1"
 }
+
+is_elf() { [ "$(head -c 4 "$1" | tr -d '\0')" = $'\x7fELF' ]; }
 
 # boot_modules ROOT RELEASE DIR: uncompressed modules, and their order in DIR/order.
 boot_modules() {
 	local root=$1 release=$2 dir=$3 module path name
 	mkdir -p "$dir"
-	for module in virtio_blk squashfs overlay vmxnet3; do
+	# Older kernels have more of virtio as modules.
+	for module in virtio_pci virtio_console virtio_blk squashfs overlay vmxnet3; do
 		chroot "$root" modprobe -S "$release" --show-depends "$module"
 	done | awk '$1 == "insmod" && !seen[$2]++ { print $2 }' >"$dir/paths"
 	while read -r path; do
