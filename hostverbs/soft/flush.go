@@ -62,6 +62,7 @@ func (q *qp) flush(b *budget) (more bool) {
 		b.wrs--
 		q.completeRecv(hostverbs.WCWRFlushErr)
 	}
+	q.tellLast()
 	for ; b.wrs > 0; b.wrs-- {
 		if q.dead || q.srq != nil {
 			return false
@@ -77,4 +78,13 @@ func (q *qp) flush(b *budget) (more bool) {
 		q.completeRecv(hostverbs.WCWRFlushErr)
 	}
 	return true
+}
+
+// tellLast says once that a queue pair in ERR has completed all that it took from its shared receive queue, and takes no more:
+// whoever destroys it can wait for that.
+func (q *qp) tellLast() {
+	if q.srq != nil && !q.toldLast && !q.dead {
+		q.toldLast = true
+		q.h.Event(hostverbs.EventQPLastWQEReached)
+	}
 }

@@ -115,7 +115,7 @@ func (q *qp) enter(cur, next hostverbs.QPState) {
 func (q *qp) reset() {
 	q.silence()
 	q.dead = false
-	q.established = false
+	q.established, q.toldLast = false, false
 	q.incarnation = q.pl.incarnate()
 	q.attr = hostverbs.QPAttr{Cap: q.attr.Cap}
 }

@@ -52,6 +52,8 @@ type qp struct {
 	draining bool
 	// established: the communication established event was reported.
 	established bool
+	// toldLast: the event was reported that nothing more is taken from the shared receive queue.
+	toldLast bool
 	listed      bool
 	todo        todo
 	// epoch changes with everything that a peer looks at before it sends; incarnation, which no other has, when the queue

@@ -20,6 +20,7 @@ func srqCases() []Case {
 		{"datagrams are received from a shared queue, too", sharedDatagrams},
 		{"a queue pair in ERR leaves the receives of a shared queue to the others", sharedNotFlushed},
 		{"a receive of a shared queue that a failed queue pair holds is flushed, and no other", sharedHeld},
+		{"a queue pair says once that it takes no more receives of a shared queue", sharedLast},
 		{"a receive of a shared queue names memory of the queue's own domain", sharedDomain},
 		{"a receive of a shared queue that is wrong fails the queue pair that took it", sharedWrong},
 		{"a shared queue whose memory fails costs the queue pair that looked, and no other", sharedFault},

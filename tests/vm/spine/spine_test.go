@@ -33,7 +33,6 @@ func TestStockGuestsExchangeDataWhateverHappensToThem(t *testing.T) {
 				w.tellsWhatItCanDo(t)
 				w.pingpongs(t)
 				w.comparesEveryByte(t)
-				w.addsTogether(t)
 				w.refusesWhatIsWrong(t)
 				w.CheckKernelLogs(t)
 				w.CheckDaemon(t)
@@ -89,13 +88,6 @@ func (w *world) comparesEveryByte(t *testing.T) {
 	w.pvcheck(t, "-o all -n 300 --srq -e")
 	w.Output(t, 0, time.Minute, "pvcheck --self -o all -n 300")
 	w.Output(t, 1, time.Minute, "pvcheck --self -o all -n 300 -e")
-}
-
-// addsTogether has both processors of a guest and the other guest's atomic operations add to one word.
-func (w *world) addsTogether(t *testing.T) {
-	t.Helper()
-	w.pvcheck(t, "--counter -n 2000")
-	w.pvcheck(t, "--counter -n 500 -q 1")
 }
 
 // refusesWhatIsWrong runs the protection checks: keys, bounds, rights, RNR, flush and RESET.

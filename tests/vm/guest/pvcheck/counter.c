@@ -85,11 +85,13 @@ void counter_client(struct end *e, uint64_t count, struct totals *t)
 {
 	uint64_t guesses[MAX_DEPTH], added = 0, posted = 0, done = 0, last = 0, apart = 0;
 	barrier(e);
-	do {
+	for (;; done++) {
 		for (; posted < done + e->plan.depth && (posted < count || apart < ENOUGH) && posted < count * MOST; posted++) {
 			guesses[posted % e->plan.depth] = last + (posted - done); // as if nobody else added
 			post_addition(e, posted, guesses[posted % e->plan.depth]);
 		}
+		if (done == posted)
+			break;
 		struct ibv_wc wc;
 		next_completion(e, &wc, "counter", done);
 		if (wc.status != IBV_WC_SUCCESS || wc.wr_id != done || wc.byte_len != sizeof(uint64_t) ||
@@ -103,8 +105,7 @@ void counter_client(struct end *e, uint64_t count, struct totals *t)
 		apart += done && was != last;
 		last = was + changed;
 		added += changed;
-		done++;
-	} while (done < posted);
+	}
 	peer_send(e, &added, sizeof added);
 	if (apart < ENOUGH)
 		die_at(e, EXIT_DIFFERENT, "counter: the server's processors added between %lu of %lu operations only", apart, done);
