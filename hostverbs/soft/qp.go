@@ -54,8 +54,8 @@ type qp struct {
 	established bool
 	// toldLast: the event was reported that nothing more is taken from the shared receive queue.
 	toldLast bool
-	listed      bool
-	todo        todo
+	listed   bool
+	todo     todo
 	// epoch changes with everything that a peer looks at before it sends; incarnation, which no other has, when the queue
 	// pair starts anew.
 	epoch       uint32

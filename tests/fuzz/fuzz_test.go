@@ -91,7 +91,7 @@ func FuzzWorkRequests(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		trap := len(data) > 1 && data[1]%2 == 1
 		play(t, data, trap, func(w *world, s *script) {
-			w.run(s, send, send, recv, peerSend, consume, arm, wait, command, sharedRecv, sharedSend)
+			w.run(s, send, send, recv, peerSend, consume, arm, wait, command, sharedRecv, sharedSend, kernelSend)
 			w.checkRequests()
 		})
 	})

@@ -34,6 +34,9 @@ type world struct {
 	kpd     uint32
 	kcq     inproc.CQ
 	gsi     inproc.QP
+	kqp     inproc.QP
+	kmr     inproc.MR
+	fast    inproc.MR // for fast registration
 	// srq is shared by sqp, which is connected with the neighbour's shared, and whatever a script makes.
 	srq inproc.SRQ
 	sqp inproc.QP
@@ -67,7 +70,7 @@ type neighbour struct {
 const gsiQKey = 0x80010000
 
 // few is how many objects of a kind the guest may have: a script has room for as many.
-const few = 6
+const few = 8
 
 // memory is each guest's, in bytes: half of it from 1 MiB on, half from 4 GiB on.
 const memory = 512 << 10
@@ -94,13 +97,14 @@ func newWorld(t testing.TB, trap bool) *world {
 	w.Bind(0)
 	w.ctx = w.UC(1)
 	w.pd, w.cq = w.PD(w.ctx), w.CQ(w.ctx, 64)
-	w.mr = w.MR(w.pd, 7, 4)
+	w.mr = w.MR(w.pd, 15, 4)
 	w.qp = w.QP(w.pd, w.cq.Handle, w.cq.Handle, "RC")
 	w.srq = w.SRQ(w.pd)
 	w.sqp = w.sharing()
 	w.kpd, w.kcq = w.PD(0), w.CQ(0, 64)
 	w.gsi = w.QP(w.kpd, w.kcq.Handle, w.kcq.Handle, "GSI")
 	w.ready(w.gsi.Handle)
+	w.kernel()
 	w.n.boot()
 	w.Connect(w.qp, inproc.Peer{GID: w.n.GID(0), QPN: w.n.qp.QPN})
 	w.n.Connect(w.n.qp, inproc.Peer{GID: w.GID(0), QPN: w.qp.QPN})
@@ -145,7 +149,7 @@ func (w *world) know() {
 		table := w.entry(w.DSR.Get(ring + ".pdir_dma"))
 		w.pages = append(w.pages, table, w.entry(table))
 	}
-	for _, o := range []inproc.Object{w.qp.Object, w.cq.Object, w.mr.Object, w.gsi.Object, w.kcq.Object, w.srq.Object, w.sqp.Object} {
+	for _, o := range []inproc.Object{w.fast.Object, w.kqp.Object, w.qp.Object, w.cq.Object, w.mr.Object, w.gsi.Object, w.kcq.Object, w.srq.Object, w.sqp.Object} {
 		w.pages = append(w.pages, w.entry(o.Dir.Addr()))
 		w.pages = append(w.pages, o.Pages...)
 	}
@@ -178,7 +182,7 @@ func (n *neighbour) boot() {
 	n.cq, n.loopCQ = n.CQ(ctx, 64), n.CQ(ctx, 64)
 	n.qp = n.QP(pd, n.cq.Handle, n.cq.Handle, "RC")
 	n.shared = n.QP(pd, n.cq.Handle, n.cq.Handle, "RC")
-	n.mr = n.MR(pd, 7, 2)
+	n.mr = n.MR(pd, 15, 2)
 	n.loop, n.loop2 = n.QP(own, n.loopCQ.Handle, n.loopCQ.Handle, "RC"), n.QP(own, n.loopCQ.Handle, n.loopCQ.Handle, "RC")
 	n.Connect(n.loop, inproc.Peer{GID: n.GID(0), QPN: n.loop2.QPN})
 	n.Connect(n.loop2, inproc.Peer{GID: n.GID(0), QPN: n.loop.QPN})

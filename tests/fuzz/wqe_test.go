@@ -16,8 +16,11 @@ func send(w *world, s *script) {
 	at := ram.Load32(head, 0)
 	slot := w.Bytes(q.Pages[1]+uint64(at%inproc.QPDepth)*sendStride, sendStride)
 	hdr := w.L.View("pvrdma_sq_wqe_hdr", slot)
-	hdr.Set("wr_id", uint64(s.u8())).Set("num_sge", uint64(s.u8()%3)).Set("opcode", uint64(s.u8()%5)).
+	hdr.Set("wr_id", uint64(s.u8())).Set("num_sge", uint64(s.u8()%3)).Set("opcode", uint64(s.u8()%7)).
 		Set("send_flags", uint64(s.u8()%8)).Set("wr.rdma.remote_addr", w.n.mr.Start).Set("wr.rdma.rkey", uint64(w.n.mr.RKey))
+	if hdr.Get("opcode") >= uint64(w.Const("PVRDMA_WR_ATOMIC_CMP_AND_SWP")) {
+		hdr.Set("wr.atomic.compare_add", 0).Set("wr.atomic.swap", 0).Set("wr.atomic.rkey", uint64(w.n.mr.RKey))
+	}
 	if q.Handle == w.gsi.Handle {
 		hdr.Set("wr.ud.remote_qpn", 1).Set("wr.ud.remote_qkey", gsiQKey).
 			Set("wr.ud.av.port_pd", 1<<24|uint64(w.kpd)).SetBytes("wr.ud.av.dgid", w.n.GID(0))
@@ -30,10 +33,13 @@ func send(w *world, s *script) {
 	w.ringQP(q, w.Const("PVRDMA_UAR_QP_SEND"))
 }
 
-// queuePair is mostly the one that is connected, sometimes the kernel's.
+// queuePair is mostly the one that is connected, sometimes one of the kernel's.
 func (w *world) queuePair(s *script) inproc.QP {
-	if s.u8()%4 == 3 {
+	switch s.u8() % 8 {
+	case 3:
 		return w.gsi
+	case 7:
+		return w.kqp
 	}
 	return w.qp
 }
@@ -78,11 +84,14 @@ func sharedRecv(w *world, s *script) {
 }
 
 // elements fills two scatter/gather elements with parts of the guest's region, and changes some.
-func (w *world) elements(s *script, b []byte) {
+func (w *world) elements(s *script, b []byte) { w.elementsOf(s, b, w.mr) }
+
+// elementsOf is elements of another region.
+func (w *world) elementsOf(s *script, b []byte, mr inproc.MR) {
 	n := w.L.Size("pvrdma_sge")
 	for i := range 2 {
-		w.L.View("pvrdma_sge", b[i*n:]).Set("addr", w.mr.Start+uint64(s.u16())).Set("length", uint64(s.u16()%2048)).
-			Set("lkey", uint64(w.mr.LKey))
+		w.L.View("pvrdma_sge", b[i*n:]).Set("addr", mr.Start+uint64(s.u16())).Set("length", uint64(s.u16()%2048)).
+			Set("lkey", uint64(mr.LKey))
 	}
 	for range s.below(3) {
 		w.field(s, w.L.View("pvrdma_sge", b[s.below(2)*n:]))
@@ -119,7 +128,8 @@ func (w *world) fromPeer(q inproc.QP, s *script) {
 	head := n.Bytes(q.Pages[0], 16)
 	at := ram.Load32(head, 0)
 	slot := n.Bytes(q.Pages[1]+uint64(at%inproc.QPDepth)*sendStride, sendStride)
-	n.L.View("pvrdma_sq_wqe_hdr", slot).Set("wr_id", 1).Set("num_sge", 1).Set("opcode", uint64(s.u8()%5)).
+	n.L.View("pvrdma_sq_wqe_hdr", slot).Set("wr_id", 1).Set("num_sge", 1).Set("opcode", uint64(s.u8()%7)).
+		Set("wr.atomic.rkey", uint64(w.mr.RKey)).
 		Set("wr.rdma.remote_addr", w.mr.Start+uint64(s.u16())).Set("wr.rdma.rkey", uint64(w.mr.RKey))
 	n.L.View("pvrdma_sge", slot[n.L.Size("pvrdma_sq_wqe_hdr"):]).Set("addr", n.mr.Start).Set("length", uint64(s.u16()%8192)).
 		Set("lkey", uint64(n.mr.LKey))

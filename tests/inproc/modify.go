@@ -31,7 +31,8 @@ func (g *Guest) modify(qp uint32, state string, attrs ...string) layout.View {
 // ToInit is the command that takes a queue pair from RESET to INIT.
 func (g *Guest) ToInit(qp uint32) layout.View {
 	return g.modify(qp, "INIT", "PKEY_INDEX", "PORT", "ACCESS_FLAGS").Set("attrs.port_num", 1).
-		Set("attrs.qp_access_flags", uint64(g.Const("PVRDMA_ACCESS_REMOTE_WRITE")|g.Const("PVRDMA_ACCESS_REMOTE_READ")))
+		Set("attrs.qp_access_flags", uint64(g.Const("PVRDMA_ACCESS_REMOTE_WRITE")|g.Const("PVRDMA_ACCESS_REMOTE_READ")|
+			g.Const("PVRDMA_ACCESS_REMOTE_ATOMIC")))
 }
 
 // ToRTR is the command that takes a queue pair from INIT to ready to receive.

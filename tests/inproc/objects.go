@@ -81,6 +81,20 @@ func (g *Guest) MR(pd, access uint32, pages int) MR {
 	return m
 }
 
+// FastMR makes a region for fast registration of up to so many pages. Its object's directory is what registrations name.
+func (g *Guest) FastMR(pd uint32, pages int) MR {
+	g.T.Helper()
+	m := MR{Object: g.Object(pages)}
+	a := g.Post(g.Request("create_mr").Set("flags", uint64(g.Const("PVRDMA_MR_FLAG_FRMR"))).Set("pd_handle", uint64(pd)).
+		Set("nchunks", uint64(pages)).Bytes())
+	if !a.OK() {
+		g.T.Fatalf("CREATE_MR for fast registration: ERR %d, %v", a.Reg, g.Seen.Last())
+	}
+	r := g.L.View("pvrdma_cmd_create_mr_resp", a.Slot)
+	m.Handle, m.LKey, m.RKey = r.Get32("mr_handle"), r.Get32("lkey"), r.Get32("rkey")
+	return m
+}
+
 // QP is a queue pair of a guest: a page of indices, one of send and one of receive requests.
 type QP struct {
 	Object
