@@ -49,7 +49,7 @@ func Run(t *testing.T, open func(t testing.TB) Env) {
 func Cases() []Case {
 	var all []Case
 	for _, part := range [][]Case{
-		engineCases(), dataCases(), layoutCases(), localCases(), remoteCases(), receiveCases(), rnrCases(), lossCases(), flushCases(),
+		engineCases(), orderCases(), dataCases(), layoutCases(), localCases(), remoteCases(), receiveCases(), rnrCases(), lossCases(), flushCases(),
 		stateCases(), tableCases(), drainCases(), objectCases(), gidCases(), gsiCases(), faultCases(), progressCases(), fairnessCases(),
 		stormCases(), takeawayCases(), atomicCases(), fastRegCases(), datagramCases(), datagramFaultCases(), unreliableCases(), srqCases(),
 		attrCases(), linkCases(),
