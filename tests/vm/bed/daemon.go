@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -98,12 +99,13 @@ func StartDaemon(ctx context.Context, cfg DaemonConfig) (*Daemon, error) {
 }
 
 func (d *Daemon) start(ctx context.Context) error {
-	var err error
-	if d.dir, err = os.MkdirTemp("", "pvrdmad-bed"); err != nil {
+	dir, err := os.MkdirTemp("", "pvrdmad-bed")
+	if err != nil {
 		return err
 	}
-	config := filepath.Join(d.dir, "pvrdmad.toml")
-	if err := os.WriteFile(config, []byte(d.config()), 0o600); err != nil {
+	d.dir = dir
+	config, err := d.writeConfig()
+	if err != nil {
 		return err
 	}
 	notify, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: d.path("notify"), Net: "unixgram"})
@@ -155,7 +157,21 @@ func (d *Daemon) path(name string) string { return filepath.Join(d.dir, name) }
 // Socket is where a guest's device listens.
 func (d *Daemon) Socket(guest string) string { return d.path(guest + ".sock") }
 
-func (d *Daemon) config() string {
+// writeConfig writes the configuration in which the ports of some guests are down, and returns its file.
+func (d *Daemon) writeConfig(down ...string) (string, error) {
+	file := filepath.Join(d.dir, "pvrdmad.toml")
+	return file, os.WriteFile(file, []byte(d.config(down)), 0o600)
+}
+
+// Reload has the daemon read a configuration in which the ports of some guests are down, and those of all others up.
+func (d *Daemon) Reload(down ...string) error {
+	if _, err := d.writeConfig(down...); err != nil {
+		return err
+	}
+	return d.cmd.Process.Signal(syscall.SIGHUP)
+}
+
+func (d *Daemon) config(down []string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "spin = \"0s\"\n[log]\nlevel = \"debug\"\nformat = \"json\"\n[metrics]\nlisten = %q\n",
 		"unix:"+d.path("metrics"))
@@ -166,6 +182,9 @@ func (d *Daemon) config() string {
 			fmt.Fprintln(&b, d.cfg.Keys[i])
 		}
 		fmt.Fprintf(&b, "max_qp = %d\nmax_cq = %d\nmax_mr = %d\nmax_pd = %d\nmax_srq = %d\n", MaxQP, MaxCQ, MaxMR, MaxPD, MaxSRQ)
+		if slices.Contains(down, g) {
+			b.WriteString("link = \"down\"\n")
+		}
 	}
 	return b.String()
 }

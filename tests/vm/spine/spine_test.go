@@ -34,6 +34,7 @@ func TestStockGuestsExchangeDataWhateverHappensToThem(t *testing.T) {
 				w.pingpongs(t)
 				w.comparesEveryByte(t)
 				w.refusesWhatIsWrong(t)
+				w.followsItsOperator(t)
 				w.CheckKernelLogs(t)
 				w.CheckDaemon(t)
 				w.survivesAnUnload(t)
