@@ -23,9 +23,6 @@ import (
 	"github.com/pvrdmad/pvrdmad/vfiouser"
 )
 
-// workers is the number of threads that poll guests.
-const workers = 1
-
 // autoSpin is how long a worker polls before it sleeps where the machine has cores to spare: longer than a guest takes to
 // answer a message.
 const autoSpin = 200 * time.Microsecond
@@ -41,7 +38,7 @@ type daemon struct {
 	log     *telemetry.Log
 	tel     *telemetry.Telemetry
 	engine  *soft.Engine
-	worker  *pvrdma.Worker
+	workers []*pvrdma.Worker
 	guests  []*guest
 	metrics net.Listener
 	// metricsAddr is where metrics are served, with the port that the kernel chose.
@@ -66,9 +63,9 @@ type guest struct {
 
 // faultObserver has the guest reset whose memory failed under the engine, and counts and logs it.
 type faultObserver struct {
-	// guests and worker are written before the engine has any context.
-	guests map[string]*telemetry.Guest
-	worker *pvrdma.Worker
+	// guests and workers are written before the engine has any context: by name, who counts for a guest and who serves it.
+	guests  map[string]*telemetry.Guest
+	workers map[string]*pvrdma.Worker
 }
 
 // MemoryFault implements soft.Observer.
@@ -76,33 +73,39 @@ func (o *faultObserver) MemoryFault(err *guestmem.FaultError) {
 	if g := o.guests[err.Owner]; g != nil {
 		g.Observe(pvrdma.GuestError{Guest: pvrdma.Guest{Name: err.Owner}, Reason: pvrdma.BadMemory, Err: err})
 	}
-	o.worker.MemoryFault(err)
+	if w := o.workers[err.Owner]; w != nil {
+		w.MemoryFault(err)
+	}
 }
 
 // openDaemon opens the engine and all sockets. If one cannot be opened, all are closed, and the error names it.
 func openDaemon(c *config.Config, fd int, log *telemetry.Log) (_ *daemon, err error) {
 	d := &daemon{
 		floor: make([]byte, heapFloor), log: log, tel: telemetry.New(log, buildInfo()), missing: map[string]string{"daemon": "starting"},
-		observer: &faultObserver{guests: map[string]*telemetry.Guest{}},
+		observer: &faultObserver{guests: map[string]*telemetry.Guest{}, workers: map[string]*pvrdma.Worker{}},
 	}
 	defer func() {
 		if err != nil {
 			d.close()
 		}
 	}()
-	spin := spinBudget(c.Spin, runtime.GOMAXPROCS(0), len(c.Guests))
+	workers := int(c.Workers)
+	spin := spinBudget(c.Spin, runtime.GOMAXPROCS(0), workers, len(c.Guests))
 	// A worker's thread is busy for long; goroutines that serve sockets must not wait for it.
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + workers)
 	d.engine = soft.New(d.observer)
 	d.tel.AddEngine(d.engine.Counters)
 	domain := guestmem.NewDomainWith(windows(c.Windows))
-	if d.worker, err = pvrdma.NewWorker(pvrdma.WorkerConfig{Provider: d.engine, Domain: domain, Spin: spin}); err != nil {
-		return nil, unavailable("engine %s: %w", engineName, err)
+	for range workers {
+		var w *pvrdma.Worker
+		if w, err = pvrdma.NewWorker(pvrdma.WorkerConfig{Provider: d.engine, Domain: domain, Spin: spin}); err != nil {
+			return nil, unavailable("engine %s: %w", engineName, err)
+		}
+		d.workers = append(d.workers, w)
 	}
-	d.observer.worker = d.worker
-	d.alive = telemetry.NewProbe("the worker", func() { d.worker.Do(func() {}) })
+	d.alive = telemetry.NewProbe("a worker", d.engine.Barrier)
 	for i := range c.Guests {
-		if err = d.openGuest(&c.Guests[i], fd, domain); err != nil {
+		if err = d.openGuest(&c.Guests[i], fd, domain, d.workers[i%workers]); err != nil {
 			return nil, err
 		}
 	}
@@ -114,7 +117,7 @@ func openDaemon(c *config.Config, fd int, log *telemetry.Log) (_ *daemon, err er
 
 // spinBudget is how long an idle worker polls. On its own it polls only if a core is left over when all workers and a
 // virtual CPU of each guest are busy.
-func spinBudget(s config.Spin, cores, guests int) time.Duration {
+func spinBudget(s config.Spin, cores, workers, guests int) time.Duration {
 	switch {
 	case !s.Auto:
 		return time.Duration(s.Budget)
@@ -137,7 +140,7 @@ func windows(w config.Windows) guestmem.Windows {
 	return policy
 }
 
-func (d *daemon) openGuest(g *config.Guest, fd int, domain *guestmem.Domain) error {
+func (d *daemon) openGuest(g *config.Guest, fd int, domain *guestmem.Domain, worker *pvrdma.Worker) error {
 	l, err := listenGuest(g, fd)
 	if err != nil {
 		return err
@@ -151,9 +154,9 @@ func (d *daemon) openGuest(g *config.Guest, fd int, domain *guestmem.Domain) err
 		Counters: func() pvrdma.Counters { return function.Counters() },
 		Objects:  func() pvrdma.Objects { return function.Objects() },
 	})
-	d.observer.guests[entry.name] = entry.observer
+	d.observer.guests[entry.name], d.observer.workers[entry.name] = entry.observer, worker
 	function, err = pcifn.New(pcifn.Config{
-		Device: deviceConfig(g), Doorbells: doorbellMode(g.Doorbells), Worker: d.worker, Domain: domain, Observer: entry.observer,
+		Device: deviceConfig(g), Doorbells: doorbellMode(g.Doorbells), Worker: worker, Domain: domain, Observer: entry.observer,
 	})
 	if err != nil {
 		return unavailable("guest %q: %w", g.Name, err)
@@ -238,8 +241,8 @@ func (d *daemon) close() {
 	if d.metrics != nil {
 		_ = d.metrics.Close()
 	}
-	if d.worker != nil {
-		d.warn(d.worker.Close())
+	for _, w := range d.workers {
+		d.warn(w.Close())
 	}
 	if d.engine != nil {
 		d.warn(d.engine.Close())

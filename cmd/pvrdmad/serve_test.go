@@ -303,18 +303,20 @@ func TestTheLimitsOfTheConfigurationAreWhatTheEngineOffers(t *testing.T) {
 func TestAWorkerSpinsByItselfOnlyWithACoreToSpare(t *testing.T) {
 	auto := config.Spin{Auto: true}
 	for _, tt := range []struct {
-		spin          config.Spin
-		cores, guests int
-		want          time.Duration
+		spin                   config.Spin
+		cores, workers, guests int
+		want                   time.Duration
 	}{
-		{auto, 2, 1, 0},
-		{auto, 3, 1, autoSpin},
-		{auto, 4, 3, 0},
-		{config.Spin{}, 64, 1, 0},
-		{config.Spin{Budget: config.Duration(time.Millisecond)}, 1, 9, time.Millisecond},
+		{auto, 2, 1, 1, 0},
+		{auto, 3, 1, 1, autoSpin},
+		{auto, 4, 1, 3, 0},
+		{auto, 4, 2, 2, 0},
+		{auto, 5, 2, 2, autoSpin},
+		{config.Spin{}, 64, 1, 1, 0},
+		{config.Spin{Budget: config.Duration(time.Millisecond)}, 1, 1, 9, time.Millisecond},
 	} {
-		if got := spinBudget(tt.spin, tt.cores, tt.guests); got != tt.want {
-			t.Errorf("spin %+v with %d cores and %d guests: %v, want %v", tt.spin, tt.cores, tt.guests, got, tt.want)
+		if got := spinBudget(tt.spin, tt.cores, tt.workers, tt.guests); got != tt.want {
+			t.Errorf("spin %+v with %d cores, %d workers and %d guests: %v, want %v", tt.spin, tt.cores, tt.workers, tt.guests, got, tt.want)
 		}
 	}
 }

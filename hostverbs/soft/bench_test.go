@@ -126,6 +126,7 @@ func connect(q, peer hostverbs.QP, to *party) {
 // rig is two guests, one connection between them, and the poller.
 type rig struct {
 	p      hostverbs.Poller
+	other  hostverbs.Poller // of b, nil if it is p
 	a, b   *party
 	qa, qb hostverbs.QP
 	da, db *sink
@@ -134,11 +135,20 @@ type rig struct {
 }
 
 // newRig connects two guests with n bytes of memory each.
-func newRig(n int) *rig {
+func newRig(n int) *rig { return newRigOf(n, 1) }
+
+// newRigOf is newRig with an owner for each guest, if there are two. One thread is in the place of both.
+func newRigOf(n, owners int) *rig {
 	guestmem.PrepareGoroutine()
-	r := &rig{p: must(soft.New(nil).NewPoller(inline{})), da: &sink{}, db: &sink{}, now: int64(time.Hour)}
+	e := soft.New(nil)
+	r := &rig{p: must(e.NewPoller(inline{})), da: &sink{}, db: &sink{}, now: int64(time.Hour)}
+	home := r.p
+	if owners == 2 {
+		r.other = must(e.NewPoller(inline{}))
+		home = r.other
+	}
 	dom := guestmem.NewDomain()
-	r.a, r.b = join(r.p, dom, 1, n), join(r.p, dom, 2, n)
+	r.a, r.b = join(r.p, dom, 1, n), join(home, dom, 2, n)
 	r.qa, r.qb = r.a.create(r.da), r.b.create(r.db)
 	connect(r.qa, r.qb, r.b)
 	connect(r.qb, r.qa, r.a)
@@ -164,12 +174,19 @@ func (r *rig) run() {
 	for r.da.sent < want {
 		wrs = wrs[r.qa.PostSend(wrs):]
 		r.now += 1000
+		if r.other != nil {
+			r.other.Progress(r.now)
+		}
 		r.p.Progress(r.now)
 	}
 }
 
 func benchmark(b *testing.B, op hostverbs.WROpcode, size, batch int) {
-	r := newRig(max(size, guestmem.PageSize))
+	benchmarkOf(b, 1, op, size, batch)
+}
+
+func benchmarkOf(b *testing.B, owners int, op hostverbs.WROpcode, size, batch int) {
+	r := newRigOf(max(size, guestmem.PageSize), owners)
 	r.prepare(op, uint32(size), batch)
 	b.SetBytes(int64(size * batch))
 	b.ReportAllocs()
@@ -246,4 +263,11 @@ func TestTheDataPathAllocatesNothing(t *testing.T) {
 // prepare2 is prepare for one request, without allocating.
 func (r *rig) prepare2(op hostverbs.WROpcode, n uint32) {
 	r.wrs[0].Opcode, r.wrs[0].SGE[0].Length, r.db.recv.SGE[0].Length = op, n, n
+}
+
+// What a message between two owners costs both of them together, without the way between their processors.
+func BenchmarkWrite64BBetweenOwners(b *testing.B) { benchmarkOf(b, 2, hostverbs.OpRDMAWrite, 64, 1) }
+
+func BenchmarkWrite1MiBBetweenOwners(b *testing.B) {
+	benchmarkOf(b, 2, hostverbs.OpRDMAWrite, 1<<20, 1)
 }

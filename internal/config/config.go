@@ -23,11 +23,16 @@ const DefaultMetricsListen = "127.0.0.1:9861"
 // memory, and 1024 of them fit the usual hard limit of 524,288 descriptors with room.
 const MaxGuests = 1024
 
+// MaxWorkers bounds the workers: more than one for each core would only get in each other's way.
+const MaxWorkers = 16
+
 // maxFileSize bounds a configuration file in bytes: more than MaxGuests guests with every key set.
 const maxFileSize = 1 << 20
 
 // Config is the daemon's whole configuration.
 type Config struct {
+	// Workers is how many threads serve the guests.
+	Workers uint32 `toml:"workers" doc:"threads that serve the guests, each some of them: 1 to 16"`
 	// Spin is how long an idle worker looks for new work before it sleeps.
 	Spin Spin `toml:"spin" doc:"idle time before a worker sleeps: a duration or auto"`
 	// Windows says which memory regions the daemon maps a second time, contiguously.
@@ -91,6 +96,7 @@ type Guest struct {
 // Default returns the configuration that an empty file stands for.
 func Default() Config {
 	return Config{
+		Workers: 1,
 		Spin:    Spin{Auto: true},
 		Windows: WindowsAuto,
 		Log:     Log{Level: "info", Format: "text"},

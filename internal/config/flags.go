@@ -49,6 +49,7 @@ func nameFromSocket(path string) Name {
 func (c *Config) Override(values map[string]string) error {
 	var ps Problems
 	c.applyFlags(values, &ps)
+	c.checkWorkers(&ps)
 	c.checkUnique(&ps)
 	return ps.errOrNil()
 }

@@ -45,6 +45,7 @@ func (c *Config) finish(ps *Problems) error {
 	for i := range c.Guests {
 		c.Guests[i].complete(ps)
 	}
+	c.checkWorkers(ps)
 	c.checkUnique(ps)
 	return ps.errOrNil()
 }

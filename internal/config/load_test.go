@@ -42,6 +42,7 @@ func ignoreOrigins() cmp.Option {
 func TestAFileAndItsDropInsAreOneConfiguration(t *testing.T) {
 	path := write(t, map[string]string{
 		"pvrdmad.toml": `
+workers = 2
 spin = "50us"
 windows = "off"
 [log]
@@ -73,6 +74,7 @@ cq_grace = 0
 	db.Name, db.SocketPath, db.MAC = "db", "/run/pvrdmad/db.sock", DeriveMAC("db")
 	db.Doorbells, db.MaxQP, db.SocketMode = DoorbellsTrap, 64, 0o600
 	want := &Config{
+		Workers: 2,
 		Spin:    Spin{Budget: Duration(50 * time.Microsecond)},
 		Windows: WindowsOff,
 		Log:     Log{Level: "debug", Format: "text"},

@@ -32,7 +32,7 @@ func TestTheKeysInTheManualAreThoseThatThereAre(t *testing.T) {
 	}
 	var have []string
 	for line := range strings.Lines(string(manual)) {
-		for _, prefix := range []string{"| `spin`", "| `windows`", "| `log.", "| `metrics.", "| `guest."} {
+		for _, prefix := range []string{"| `workers`", "| `spin`", "| `windows`", "| `log.", "| `metrics.", "| `guest."} {
 			if strings.HasPrefix(line, prefix) {
 				have = append(have, strings.TrimSpace(line))
 			}
@@ -80,7 +80,7 @@ func TestWhatIsCommentedOutInTheExampleIsTheDefault(t *testing.T) {
 		}
 	}
 	// All of a guest's keys but its name.
-	if want := len(known) - len([]string{"spin", "windows", "log.level", "log.format", "metrics.listen", "name"}); seen != want {
+	if want := len(known) - len([]string{"workers", "spin", "windows", "log.level", "log.format", "metrics.listen", "name"}); seen != want {
 		t.Errorf("the example shows %d keys, a guest has %d", seen, want)
 	}
 }

@@ -25,7 +25,8 @@ func TestTheEffectiveConfigurationNamesTheOriginOfEachValue(t *testing.T) {
 	if err := c.Override(map[string]string{"spin": "0"}); err != nil {
 		t.Fatal(err)
 	}
-	want := `spin = "0s"                                 # --spin
+	want := `workers = 1                                 # default
+spin = "0s"                                 # --spin
 windows = "auto"                            # default
 
 [log]
@@ -83,6 +84,7 @@ func TestWhatIsPrintedIsReadAsTheSame(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(rt *rapid.T) {
 		c := Default()
+		c.Workers = rapid.Uint32Range(1, MaxWorkers).Draw(rt, "workers")
 		c.Spin = Spin{Budget: Duration(rapid.Int64Range(0, int64(time.Second)).Draw(rt, "spin"))}
 		c.Windows = rapid.SampledFrom([]Windows{WindowsAuto, WindowsOff, WindowsAlways}).Draw(rt, "windows")
 		for _, name := range []string{"a", "b", "c"}[:rapid.IntRange(0, 3).Draw(rt, "guests")] {

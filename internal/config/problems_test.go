@@ -64,20 +64,21 @@ DIR/pvrdmad.toml:15: max_pd: -1 is out of range`,
 		},
 		{
 			name: "values",
-			main: "spin = \"fast\"\nwindows = \"open\"\n[log]\nlevel = \"loud\"\nformat = \"xml\"\n[metrics]\nlisten = \"here\"\n[[guest]]\n" +
+			main: "workers = 17\nspin = \"fast\"\nwindows = \"open\"\n[log]\nlevel = \"loud\"\nformat = \"xml\"\n[metrics]\nlisten = \"here\"\n[[guest]]\n" +
 				"name = \"Web_1\"\n[[guest]]\nname = \"b\"\nmac = \"01:00:00:00:00:01\"\ncq_grace = \"2s\"\nsocket_mode = \"999\"\n" +
 				"doorbells = \"push\"\ngids = [\"nope\"]\n",
-			want: `DIR/pvrdmad.toml:1: spin: "fast" is no duration: write a number with a unit, "20us" for example, or "auto"
-DIR/pvrdmad.toml:2: windows: "open" is not known: write "auto", "off" or "always"
-DIR/pvrdmad.toml:4: log.level: "loud" is not known: write "trace", "debug", "info", "warn" or "error"
-DIR/pvrdmad.toml:5: log.format: "xml" is not known: write "text" or "json"
-DIR/pvrdmad.toml:7: metrics.listen: "here" is no listen address: write "127.0.0.1:9861", "unix:/PATH" or "off"
-DIR/pvrdmad.toml:9: name: "Web_1" is no guest name: use 1 to 32 of a-z, 0-9 and "-", no "-" at either end
-DIR/pvrdmad.toml:12: mac: "01:00:00:00:00:01" is a multicast address: make the first byte even, "02" for example
-DIR/pvrdmad.toml:13: cq_grace: "2s" is out of range: write "0s" to "1s"
-DIR/pvrdmad.toml:14: socket_mode: "999" is no mode for a socket: write octal digits that let the owner in, "0660"
-DIR/pvrdmad.toml:15: doorbells: "push" is not known: write "poll" or "trap"
-DIR/pvrdmad.toml:16: gids: "nope" is no GID: write an address, "fe80::1" or "192.0.2.1" for example`,
+			want: `DIR/pvrdmad.toml:1: workers: 17 is out of range: write 1 to 16
+DIR/pvrdmad.toml:2: spin: "fast" is no duration: write a number with a unit, "20us" for example, or "auto"
+DIR/pvrdmad.toml:3: windows: "open" is not known: write "auto", "off" or "always"
+DIR/pvrdmad.toml:5: log.level: "loud" is not known: write "trace", "debug", "info", "warn" or "error"
+DIR/pvrdmad.toml:6: log.format: "xml" is not known: write "text" or "json"
+DIR/pvrdmad.toml:8: metrics.listen: "here" is no listen address: write "127.0.0.1:9861", "unix:/PATH" or "off"
+DIR/pvrdmad.toml:10: name: "Web_1" is no guest name: use 1 to 32 of a-z, 0-9 and "-", no "-" at either end
+DIR/pvrdmad.toml:13: mac: "01:00:00:00:00:01" is a multicast address: make the first byte even, "02" for example
+DIR/pvrdmad.toml:14: cq_grace: "2s" is out of range: write "0s" to "1s"
+DIR/pvrdmad.toml:15: socket_mode: "999" is no mode for a socket: write octal digits that let the owner in, "0660"
+DIR/pvrdmad.toml:16: doorbells: "push" is not known: write "poll" or "trap"
+DIR/pvrdmad.toml:17: gids: "nope" is no GID: write an address, "fe80::1" or "192.0.2.1" for example`,
 		},
 		{
 			name: "ranges",

@@ -109,6 +109,13 @@ func (g *Guest) at(key string) Origin {
 	return g.origin[""]
 }
 
+// checkWorkers checks that the guests can be served.
+func (c *Config) checkWorkers(ps *Problems) {
+	if c.Workers < 1 || c.Workers > MaxWorkers {
+		ps.add(c.origin["workers"], "workers", "%d is out of range: write 1 to %d", c.Workers, MaxWorkers)
+	}
+}
+
 // checkUnique checks that no two guests share what must be one guest's.
 func (c *Config) checkUnique(ps *Problems) {
 	keys := []struct {

@@ -100,6 +100,7 @@ func (c *engineCollector) Collect(ch chan<- prometheus.Metric) {
 		{m.engineInvalidations, n.Invalidations, nil},
 		{m.engineRNRNAKs, n.RNRNAKs, nil},
 		{m.engineRetries, n.Retries, nil},
+		{m.engineForwarded, n.Forwarded, nil},
 		{m.engineMemoryFaults, n.MemoryFaults, nil},
 	} {
 		ch <- prometheus.MustNewConstMetric(s.desc, prometheus.CounterValue, float64(s.value), s.label...)

@@ -18,17 +18,17 @@ func answerBuckets() []float64 { return []float64{10e-6, 50e-6, 250e-6, 1e-3, 10
 // metrics are the daemon's own metrics. Label values come from closed lists: guests from the configuration, the others
 // from enumerations in the code.
 type metrics struct {
-	buildInfo, guestInfo, guestUp, guestActive                         *prometheus.GaugeVec
-	guestVIOMMU, errorState                                            *prometheus.GaugeVec
-	commands, protocolErrors, resets, asyncEvents                      *prometheus.CounterVec
-	qpStateChanges, connections, disconnects, busy                     *prometheus.CounterVec
-	panics, acceptErrors, suppressed, gidRefusals                      *prometheus.CounterVec
-	commandDuration, answerDuration                                    *prometheus.HistogramVec
-	workRequests, completions, doorbells, notifications, windowsDenied *prometheus.Desc
-	engineMessages, engineBytes, engineCompletions                     *prometheus.Desc
-	engineRNRNAKs, engineRetries, engineDrops                          *prometheus.Desc
-	engineMemoryFaults, engineRegistrations, engineInvalidations       *prometheus.Desc
-	objects                                                            *prometheus.Desc
+	buildInfo, guestInfo, guestUp, guestActive                                    *prometheus.GaugeVec
+	guestVIOMMU, errorState                                                       *prometheus.GaugeVec
+	commands, protocolErrors, resets, asyncEvents                                 *prometheus.CounterVec
+	qpStateChanges, connections, disconnects, busy                                *prometheus.CounterVec
+	panics, acceptErrors, suppressed, gidRefusals                                 *prometheus.CounterVec
+	commandDuration, answerDuration                                               *prometheus.HistogramVec
+	workRequests, completions, doorbells, notifications, windowsDenied            *prometheus.Desc
+	engineMessages, engineBytes, engineCompletions                                *prometheus.Desc
+	engineRNRNAKs, engineRetries, engineDrops                                     *prometheus.Desc
+	engineMemoryFaults, engineForwarded, engineRegistrations, engineInvalidations *prometheus.Desc
+	objects                                                                       *prometheus.Desc
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -96,6 +96,7 @@ func (m *metrics) describeEngine() {
 	m.engineInvalidations = desc("engine_invalidations_total", "Memory regions that a work request or a message has freed.")
 	m.engineRetries = desc("engine_retries_total", "Messages that found no peer and were tried again.")
 	m.engineDrops = desc("engine_drops_total", "Datagrams and messages of unreliable connections that reached nobody, by reason.", "reason")
+	m.engineForwarded = desc("engine_forwarded_messages_total", "Messages on their way to a guest of another worker.")
 	m.engineMemoryFaults = desc("engine_memory_faults_total",
 		"Copies that ended because a guest's memory was taken away.")
 }

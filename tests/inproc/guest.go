@@ -41,6 +41,8 @@ type Options struct {
 // Guest is a guest that is attached to its function. Its methods are for one goroutine.
 type Guest struct {
 	*Host
+	// Worker serves the guest.
+	Worker   *pvrdma.Worker
 	RAM, ROM *ram.RAM
 	Fn       *pcifn.Function
 	// Device is what the client of the function's socket talks to.
@@ -68,13 +70,14 @@ func (h *Host) Guest(o Options) *Guest {
 	if o.Trap {
 		mode = pcifn.Trap
 	}
+	g.Worker = h.Workers[len(h.guests)%len(h.Workers)]
 	mac := [6]byte{0x52, 0x54, 0, 0, 0, byte(len(h.guests) + 1)}
 	var err error
 	if g.Fn, err = pcifn.New(pcifn.Config{
 		Device: pvrdma.Config{
 			Name: o.Name, MAC: mac, GIDType: hostverbs.GIDTypeRoCEv2, MaxUAR: MaxUAR, Limits: o.Limits, GIDs: o.GIDs,
 		},
-		Doorbells: mode, Worker: h.Worker, Domain: h.Domain, Observer: g.Seen,
+		Doorbells: mode, Worker: g.Worker, Domain: h.Domain, Observer: g.Seen,
 	}); err != nil {
 		h.T.Fatal(err)
 	}

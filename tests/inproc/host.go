@@ -8,6 +8,8 @@
 package inproc
 
 import (
+	"os"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -26,12 +28,31 @@ type Host struct {
 	L      *layout.Layout
 	Engine *soft.Engine
 	Domain *guestmem.Domain
-	Worker *pvrdma.Worker
+	// Workers serve the guests, one after the other; a guest's own is Guest.Worker.
+	Workers []*pvrdma.Worker
 
 	guests []*Guest
 }
 
-// NewHost starts a worker over the software engine. Close ends it.
+// workersVariable is the environment variable that says how many workers a host has, 1 without it: every test that uses
+// hosts passes with several.
+const workersVariable = "PVRDMAD_WORKERS"
+
+// workers is how many workers a host has.
+func workers(t testing.TB) int {
+	t.Helper()
+	text := os.Getenv(workersVariable)
+	if text == "" {
+		return 1
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("%s=%q is no number of workers", workersVariable, text)
+	}
+	return n
+}
+
+// NewHost starts the workers over the software engine. Close ends it.
 func NewHost(t testing.TB) *Host {
 	t.Helper()
 	l, err := loadLayout()
@@ -39,9 +60,12 @@ func NewHost(t testing.TB) *Host {
 		t.Fatal(err)
 	}
 	h := &Host{T: t, L: l, Engine: soft.New(nil), Domain: guestmem.NewDomain()}
-	h.Worker, err = pvrdma.NewWorker(pvrdma.WorkerConfig{Provider: h.Engine, Domain: h.Domain})
-	if err != nil {
-		t.Fatal(err)
+	for range workers(t) {
+		w, err := pvrdma.NewWorker(pvrdma.WorkerConfig{Provider: h.Engine, Domain: h.Domain})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Workers = append(h.Workers, w)
 	}
 	return h
 }
@@ -52,20 +76,31 @@ func (h *Host) Close() {
 	for _, g := range h.guests {
 		g.Close()
 	}
-	if err := h.Worker.Close(); err != nil { // refused while a guest's context is open
-		h.T.Errorf("end the worker: %v", err)
+	for _, w := range h.Workers {
+		if err := w.Close(); err != nil { // refused while a guest's context is open
+			h.T.Errorf("end the worker: %v", err)
+		}
 	}
 	if err := h.Engine.Close(); err != nil {
 		h.T.Errorf("end the engine: %v", err)
 	}
 }
 
-// Settle returns when the worker has made a whole pass since the call, so that all doorbells that were rung before have
-// been looked at.
+// Settle returns when each worker has made a whole pass since the call, so that all doorbells that were rung before have
+// been looked at, and what that sent to another worker has come back.
 func (h *Host) Settle() {
-	for range 2 {
-		h.Worker.Do(func() {})
+	for range 2 * len(h.Workers) {
+		h.Engine.Barrier()
 	}
+}
+
+// still runs fn while no worker is in a pass.
+func (h *Host) still(fn func()) {
+	for _, w := range h.Workers {
+		inner := fn
+		fn = func() { w.Do(inner) } // each waits in the other's
+	}
+	fn()
 }
 
 // Const is a constant of the headers.

@@ -59,11 +59,11 @@ var passing = map[string]string{
 }
 
 // State returns the state of the function of a guest, of the worker and of the engine, hence of all other guests too, as
-// it is between two passes of the worker.
+// it is between two passes of all workers.
 func (g *Guest) State() State {
 	g.Settle()
 	w := walker{seen: map[uintptr]int{}}
-	g.Worker.Do(func() { w.walk(reflect.ValueOf(g.Device)) })
+	g.still(func() { w.walk(reflect.ValueOf(g.Device)) })
 	return State{w.lines}
 }
 

@@ -79,7 +79,7 @@ func TestAStateSeesEveryChange(t *testing.T) {
 func TestWhatAStateLeavesOutIsThere(t *testing.T) {
 	g, _, _ := pair(t)
 	w := walker{seen: map[uintptr]int{}, passed: map[string]bool{}}
-	g.Worker.Do(func() { w.walk(reflect.ValueOf(g.Device)) })
+	g.still(func() { w.walk(reflect.ValueOf(g.Device)) })
 	for name := range passing {
 		if !w.passed[name] {
 			t.Errorf("the state leaves out %s, which it never meets", name)

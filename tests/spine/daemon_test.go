@@ -4,6 +4,7 @@ package spine
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"net"
 	"os"
@@ -59,6 +60,10 @@ func startLane(t *testing.T, mode, windows string) *daemon {
 	return d
 }
 
+// workersVariable is the environment variable that says how many workers the daemon has, 1 without it: every test passes with
+// several.
+const workersVariable = "PVRDMAD_WORKERS"
+
 // daemon is a running pvrdmad with the guests a and b, if names says nothing else.
 type daemon struct {
 	t    *testing.T
@@ -112,7 +117,7 @@ func launch(t *testing.T, mode, global string, extra func(guest string) string) 
 func launchFor(t *testing.T, names []string, mode, global string, extra func(guest string) string) *daemon {
 	t.Helper()
 	d := &daemon{t: t, dir: t.TempDir(), mode: mode, names: names, log: &logBuffer{}, done: make(chan error, 1)}
-	text := global + "spin = \"0s\"\n[log]\nlevel = \"debug\"\n[metrics]\nlisten = \"off\"\n"
+	text := global + "workers = " + cmp.Or(os.Getenv(workersVariable), "1") + "\nspin = \"0s\"\n[log]\nlevel = \"debug\"\n[metrics]\nlisten = \"off\"\n"
 	for i, name := range names {
 		text += fmt.Sprintf("[[guest]]\nname = %q\nsocket_path = %q\nmac = \"02:00:00:00:00:%02x\"\ndoorbells = %q\n%s\n",
 			name, d.socket(name), i+1, mode, extra(name))

@@ -30,6 +30,8 @@ type Options struct {
 	CPUs int
 	// Doorbells is "poll" or "trap", "poll" if empty.
 	Doorbells string
+	// Workers is how many threads of the daemon serve the guests, 0 for the default.
+	Workers int
 	// Keys are further lines of the guests' tables in the daemon's configuration, in the guests' order.
 	Keys []string
 	// NoPostedWrites makes QEMU wait for every register write, whatever the device's regions say.
@@ -88,7 +90,7 @@ func (b *Bed) make(ctx context.Context) (err error) {
 		return err
 	}
 	if b.Daemon, err = StartDaemon(ctx, DaemonConfig{
-		Binary: b.opts.Binary, Guests: b.names, Keys: b.opts.Keys, Doorbells: b.opts.Doorbells, LogDir: b.opts.LogDir, OnLog: b.opts.OnLog,
+		Binary: b.opts.Binary, Guests: b.names, Keys: b.opts.Keys, Doorbells: b.opts.Doorbells, Workers: b.opts.Workers, LogDir: b.opts.LogDir, OnLog: b.opts.OnLog,
 	}); err != nil {
 		return err
 	}

@@ -59,6 +59,8 @@ type DaemonConfig struct {
 	// Guests are the names of the guests, Doorbells how their doorbells travel: "poll" or "trap".
 	Guests    []string
 	Doorbells string
+	// Workers is how many threads serve them, 0 for the default.
+	Workers int
 	// Keys are further lines of the guests' tables in the configuration, in the guests' order.
 	Keys []string
 	// LogDir receives pvrdmad.log.
@@ -173,6 +175,9 @@ func (d *Daemon) Reload(down ...string) error {
 
 func (d *Daemon) config(down []string) string {
 	var b strings.Builder
+	if d.cfg.Workers != 0 {
+		fmt.Fprintf(&b, "workers = %d\n", d.cfg.Workers)
+	}
 	fmt.Fprintf(&b, "spin = \"0s\"\n[log]\nlevel = \"debug\"\nformat = \"json\"\n[metrics]\nlisten = %q\n",
 		"unix:"+d.path("metrics"))
 	for i, g := range d.cfg.Guests {

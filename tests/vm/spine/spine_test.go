@@ -28,23 +28,28 @@ func TestStockGuestsExchangeDataWhateverHappensToThem(t *testing.T) {
 				name += " without posted writes"
 			}
 			t.Run(name, func(t *testing.T) {
-				w := makeWorld(t, bed.Options{Doorbells: doorbells, NoPostedWrites: noPosted})
-				w.LoadDrivers(t)
-				w.tellsWhatItCanDo(t)
-				w.pingpongs(t)
-				w.comparesEveryByte(t)
-				w.refusesWhatIsWrong(t)
-				w.followsItsOperator(t)
-				w.CheckKernelLogs(t)
-				w.CheckDaemon(t)
-				w.survivesAnUnload(t)
-				w.survivesAReset(t)
-				w.survivesAKill(t)
-				w.CheckKernelLogs(t)
-				w.stops(t)
+				wholeStory(t, bed.Options{Doorbells: doorbells, NoPostedWrites: noPosted})
 			})
 		}
 	}
+	t.Run("a worker for each guest", func(t *testing.T) { wholeStory(t, bed.Options{Doorbells: "poll", Workers: 2}) })
+}
+
+func wholeStory(t *testing.T, o bed.Options) {
+	w := makeWorld(t, o)
+	w.LoadDrivers(t)
+	w.tellsWhatItCanDo(t)
+	w.pingpongs(t)
+	w.comparesEveryByte(t)
+	w.refusesWhatIsWrong(t)
+	w.followsItsOperator(t)
+	w.CheckKernelLogs(t)
+	w.CheckDaemon(t)
+	w.survivesAnUnload(t)
+	w.survivesAReset(t)
+	w.survivesAKill(t)
+	w.CheckKernelLogs(t)
+	w.stops(t)
 }
 
 // tellsWhatItCanDo compares what the guest's library reports with the configuration, and with what is not there yet.
