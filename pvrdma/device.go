@@ -103,8 +103,11 @@ type Device struct {
 	// share and looks are how much may still be done for the device in this pass: see passShare and passLooks. unit is how
 	// many bytes are a share of it.
 	share, looks int
-	unit         uint64
-	unflushed    bool // Notifier.CQEvent had no room
+	// served is how many queue pairs had work in this pass, crowded whether many had in the last: see ahead.go.
+	served    int
+	crowded   bool
+	unit      uint64
+	unflushed bool // Notifier.CQEvent had no room
 	// sends are requests on their way to the engine, wrong what is wrong with each.
 	sends [sendBatch]hostverbs.SendWR
 	wrong [sendBatch]error

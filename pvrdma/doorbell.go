@@ -255,7 +255,7 @@ func (d *Device) takePage(c *userContext) (worked, watched bool) {
 		worked = d.takeQPWord(c) || worked
 		if again = c.qpSweep.left > 0; again {
 			// A program with one request under way waits for it; one with many gains from words that gather.
-			again = c.sweepQPs(d) && d.looks > 0 && d.live.SendWQEs-before <= 1
+			again = c.sweepQPs(d) && d.gathers() && d.live.SendWQEs-before <= 1
 			worked = true
 		}
 	}

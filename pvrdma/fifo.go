@@ -16,6 +16,9 @@ func (f *fifo[T]) push(x T) { f.items = append(f.items, x) }
 // front returns the oldest element. There is one.
 func (f *fifo[T]) front() T { return f.items[f.head] }
 
+// at returns the element n after the oldest. There is one.
+func (f *fifo[T]) at(n int) T { return f.items[f.head+n] }
+
 // pop takes the oldest element out. There is one.
 func (f *fifo[T]) pop() T {
 	var none T

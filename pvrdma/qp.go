@@ -63,6 +63,7 @@ type queuePair struct {
 	// queued says that it is in Device.ready; failing that it must go to the error state at its next turn. Worker.
 	queued, failing bool
 	engine          hostverbs.QP
+	ahead           hostverbs.Prefetcher // the same, nil if it is none
 	sendCQ          *completionQueue
 	sq, rq          workQueue
 	recvCQ          *completionQueue
@@ -86,8 +87,8 @@ func (q *queuePair) rung(value uint32) {
 		return
 	}
 	if value&abi.UARQPSend != 0 {
-		if d := q.dev; d.share <= 0 || d.looks <= 0 || d.ready.len() != 0 {
-			q.later() // others wait
+		if d := q.dev; d.share <= 0 || d.looks <= 0 || d.ready.len() != 0 || d.crowded {
+			q.later() // others wait, or will
 		} else {
 			q.serveSends()
 		}
@@ -154,6 +155,9 @@ func (q *queuePair) serveSends() {
 	d := q.dev
 	d.looks--
 	left := q.refresh(&q.sq)
+	if left != 0 {
+		d.served++
+	}
 	if left != 0 && d.unit == crowdedBytes && d.share < passShare {
 		d.share -= crowdedSwitch
 	}
@@ -319,9 +323,13 @@ func (q *queuePair) later() {
 }
 
 func (q *queuePair) enqueue() {
-	if !q.queued {
-		q.queued = true
-		q.dev.ready.push(q)
+	if q.queued {
+		return
+	}
+	q.queued = true
+	q.dev.ready.push(q)
+	if q.dev.crowded && !q.dead {
+		q.prefetchRequest()
 	}
 }
 
@@ -333,6 +341,9 @@ func (d *Device) serveReady() bool {
 		return false
 	}
 	for ; n > 0 && d.share > 0 && d.looks > 0; n-- {
+		if d.crowded && n > peerAhead {
+			d.ready.at(peerAhead).prefetchPeer()
+		}
 		d.ready.pop().turn()
 	}
 	return true

@@ -49,9 +49,12 @@ const sweepAlways = 2
 func (c *userContext) sweepQPs(d *Device) (word bool) {
 	at := int(c.page)*abi.PageSize + abi.UARQPOffset
 	n := c.qpSweep.slice(len(c.qps))
-	for i := 0; i < n && d.share > 0 && d.looks > 0; i++ {
+	for i := 0; i < n && d.share > 0 && d.gathers(); i++ {
 		if i >= sweepAlways && d.doorbells.Load32(at) != 0 {
 			return true
+		}
+		if d.crowded {
+			c.prefetchQPs()
 		}
 		c.qps[c.qpSweep.next(len(c.qps))].look()
 	}

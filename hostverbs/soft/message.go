@@ -32,10 +32,6 @@ type message struct {
 	// path is of a datagram; of other messages the version of RoCE alone.
 	path path
 
-	// near is where the bytes that have not moved yet lie at the requester: as found in this step, since a region may be
-	// gone in the next.
-	near pieces
-
 	// moved is how many bytes have moved. admittedBy is the incarnation of the responder that has let the message in, 0
 	// for none.
 	moved      uint64
@@ -46,6 +42,10 @@ type message struct {
 	status   hostverbs.WCStatus
 	rnrTimer uint8
 	was      uint64
+
+	// near is where the bytes that have not moved yet lie at the requester: as found in this step, since a region may be
+	// gone in the next. It is the longest, and last because most messages have one piece.
+	near pieces
 }
 
 // reply is what a responder answers.

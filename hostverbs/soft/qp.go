@@ -65,9 +65,10 @@ type qp struct {
 	// attr are the attributes as they are now, the state and the next sequence numbers included.
 	attr hostverbs.QPAttr
 
+	// What each message needs is above and in the first part of sq: see prefetch_unsafe.go.
+	wc hostverbs.WC
 	sq sendQueue
 	rq recvQueue
-	wc hostverbs.WC
 }
 
 // CreateQP creates a queue pair in RESET. The engine has RC, UC and UD, and one GSI for each guest.

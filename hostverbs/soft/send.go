@@ -23,15 +23,15 @@ type sendQueue struct {
 	retries, rnrRetries uint8
 	rnrWaited           int64
 
+	// to is where the last message went, as of toEpoch and gidEpoch.
+	to                *qp
+	toEpoch, gidEpoch uint32
 	// msg is the request as the peer sees it: own, or that of parcel, which it travels in if the peer is another owner's.
 	// away: it is there, and nothing of it may be touched.
 	msg    *message
 	away   bool
 	parcel *parcel
 	own    message
-	// to is where the last message went, as of toEpoch and gidEpoch.
-	to                *qp
-	toEpoch, gidEpoch uint32
 
 	wr hostverbs.SendWR
 }

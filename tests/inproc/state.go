@@ -30,6 +30,8 @@ var passing = map[string]string{
 	"pvrdma.Device.share":       "renewed with each visit of the worker",
 	"pvrdma.Device.looks":       "renewed with each visit of the worker",
 	"pvrdma.Device.unit":        "renewed with each visit of the worker",
+	"pvrdma.Device.served":      "renewed with each visit of the worker",
+	"pvrdma.Device.crowded":     "renewed with each visit of the worker",
 	"pvrdma.Device.sends":       "scratch of the worker",
 	"pvrdma.Device.wrong":       "scratch of the worker",
 	"pvrdma.Device.wqe":         "scratch of the worker",
