@@ -2,7 +2,10 @@
 
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+)
 
 // perPair is the most queue pairs between two guests: half of what a guest can have.
 const perPair = 4000
@@ -31,7 +34,48 @@ func measureQueues(b *bench) ([]result, error) {
 		}
 		one.hold()
 	}
-	return all, nil
+	r, err := measureGuestCount(b, one)
+	return append(all, r...), err
+}
+
+// manyGuests is how many guests there are where one of them sends.
+const manyGuests = 64
+
+// measureGuestCount measures what a message costs among many guests of which one is active.
+func measureGuestCount(b *bench, one *world) ([]result, error) {
+	pairs := manyGuests / 2
+	w, err := b.open(worldOptions{Pairs: pairs, Queues: pairs, Depth: smallDepth, Bytes: smallSize * smallSlots})
+	if err != nil {
+		return nil, fmt.Errorf("%d guests: %w", manyGuests, err)
+	}
+	defer w.close()
+	return measureOneOf(b, w, one, fmt.Sprintf("%d guests", manyGuests))
+}
+
+// measureOneOf measures a message of the first queue pair of a world against one of a world that has no other.
+func measureOneOf(b *bench, w, one *world, crowd string) ([]result, error) {
+	single := flowRequest{Size: smallSize, Slots: queueSlots, Window: 1, Active: 1, Time: b.turn}
+	p50 := func(w, other *world) func() (float64, error) {
+		return func() (float64, error) {
+			other.hold()
+			var a flowAnswer
+			err := w.subject("latency", single, &a)
+			return a.P50, err
+		}
+	}
+	r1, err := b.turns("64 B WRITE, p50, 1 of "+crowd+" active", "ns", "1 of 1", p50(w, one), p50(one, w), aim{AtMost: 1.1})
+	if err != nil {
+		return nil, err
+	}
+	one.hold()
+	many := single
+	many.Window = smallWindow
+	rate := func(w, other *world) func() (float64, error) {
+		return func() (float64, error) { other.hold(); return w.rate(many) }
+	}
+	r2, err := b.turns("64 B WRITE, 32 under way, 1 of "+crowd, "ns", "1 of 1", rate(w, one), rate(one, w), aim{AtMost: 1.1})
+	one.hold()
+	return []result{r1, r2}, err
 }
 
 func measureQueueCount(b *bench, one *world, n int) ([]result, error) {
@@ -45,34 +89,12 @@ func measureQueueCount(b *bench, one *world, n int) ([]result, error) {
 	if err != nil {
 		return nil, err
 	}
-	single := flowRequest{Size: smallSize, Slots: queueSlots, Window: 1, Active: 1, Time: b.turn}
-	p50 := func(w, other *world, q flowRequest) func() (float64, error) {
-		return func() (float64, error) {
-			other.hold()
-			var a flowAnswer
-			err := w.subject("latency", q, &a)
-			return a.P50, err
-		}
-	}
-	r1, err := b.turns(fmt.Sprintf("64 B WRITE, p50, 1 of %d active", n), "ns", "1 of 1", p50(w, one, single),
-		p50(one, w, single), aim{AtMost: 1.1})
+	all, err := measureOneOf(b, w, one, strconv.Itoa(n))
 	if err != nil {
-		return nil, err
+		return all, err
 	}
-	one.hold()
-	many := single
-	many.Window = smallWindow
-	rate := func(w, other *world) func() (float64, error) {
-		return func() (float64, error) { other.hold(); return w.rate(many) }
-	}
-	r2, err := b.turns(fmt.Sprintf("64 B WRITE, 32 under way, 1 of %d", n), "ns", "1 of 1", rate(w, one),
-		rate(one, w), aim{AtMost: 1.1})
-	if err != nil {
-		return nil, err
-	}
-	one.hold()
-	many.Active, many.Window = 0, min(n, 1024)
-	r3, err := b.turns(fmt.Sprintf("64 B WRITE, all of %d active", n), "ns", "bare loop", func() (float64, error) { return w.rate(many) },
+	many := flowRequest{Size: smallSize, Slots: queueSlots, Window: min(n, 1024), Time: b.turn}
+	r, err := b.turns(fmt.Sprintf("64 B WRITE, all of %d active", n), "ns", "bare loop", func() (float64, error) { return w.rate(many) },
 		func() (float64, error) { return w.bareRate(many, bare) }, aim{AtMost: 1.3})
-	return []result{r1, r2, r3}, err
+	return append(all, r), err
 }
