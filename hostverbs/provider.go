@@ -190,16 +190,6 @@ type QP interface {
 	Fail()
 }
 
-// Prefetcher is a QP of an engine that has so many that their memory is in no cache. A device that knows which QPs it is about
-// to call PostSend for calls both methods of each before, the second some time after the first, and does other things
-// meanwhile. Neither changes anything. Owner thread only.
-type Prefetcher interface {
-	// Prefetch asks for the QP's own memory.
-	Prefetch()
-	// PrefetchPeer asks for that of the QP at the other end, if it is the same engine's.
-	PrefetchPeer()
-}
-
 // QPHandler is the device's side of a QP. The engine calls it on the owner's thread of the guest, with no lock held.
 // An error from a method means that the guest's own memory failed (it is being reset): the engine drops the QP's
 // work and treats the QP as unreachable.

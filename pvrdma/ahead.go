@@ -21,6 +21,14 @@ const (
 	pairBytes, ringBytes = 256, 16
 )
 
+// prefetcher is a queue pair of an engine that can be asked for its memory before it is used. Neither method changes anything.
+type prefetcher interface {
+	// Prefetch asks for the queue pair's own memory.
+	Prefetch()
+	// PrefetchPeer asks for that of the one at the other end, some time later.
+	PrefetchPeer()
+}
+
 // gathers reports whether more queue pairs may be looked at before those that have work have their turns.
 func (d *Device) gathers() bool {
 	if d.crowded {

@@ -41,7 +41,7 @@ func (d *Device) createQP(req *Request, resp *Response) error {
 		q.pages.Release()
 		return err
 	}
-	q.ahead, _ = q.engine.(hostverbs.Prefetcher)
+	q.ahead, _ = q.engine.(prefetcher)
 	d.worker.Do(func() {
 		q.handle = handle
 		d.qps.put(handle, q)

@@ -103,6 +103,9 @@ type Device struct {
 	// share and looks are how much may still be done for the device in this pass: see passShare and passLooks. unit is how
 	// many bytes are a share of it.
 	share, looks int
+	// lively says that the device is one of Worker.lively, inVain how often it was looked at since there was something to do.
+	lively bool
+	inVain int
 	// served is how many queue pairs had work in this pass, crowded whether many had in the last: see ahead.go.
 	served    int
 	crowded   bool

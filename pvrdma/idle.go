@@ -102,6 +102,9 @@ func (i *idler) worked(now int64) {
 // passed notes how long a pass without work took.
 func (i *idler) passed(took int64) { i.passCost += (took - i.passCost) / 8 }
 
+// spins says whether the worker polls without sleeping now.
+func (i *idler) spins(now int64) bool { return now-i.lastWork < i.spin }
+
 // longest is the longest step, given the one that the number of pages asks for.
 func (i *idler) longest(maxSleep int64) int64 {
 	if maxSleep >= forever {
@@ -139,7 +142,7 @@ func (i *idler) giveBack(again bool) {
 
 // sleep returns how long to sleep now, 0 or less for not at all, and prepares the step after this one.
 func (i *idler) sleep(now, next, maxSleep int64) int64 {
-	if now-i.lastWork < i.spin {
+	if i.spins(now) {
 		return 0
 	}
 	if i.restart.Load() {

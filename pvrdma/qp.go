@@ -63,7 +63,7 @@ type queuePair struct {
 	// queued says that it is in Device.ready; failing that it must go to the error state at its next turn. Worker.
 	queued, failing bool
 	engine          hostverbs.QP
-	ahead           hostverbs.Prefetcher // the same, nil if it is none
+	ahead           prefetcher // the same, nil if it is none
 	sendCQ          *completionQueue
 	sq, rq          workQueue
 	recvCQ          *completionQueue

@@ -43,8 +43,7 @@ type Worker struct {
 	maxSleep int64
 	// tid is the worker's thread, or that of who has taken its place.
 	tid atomic.Int32
-	// turn is the index of the busy device that was visited last. Worker.
-	turn int
+	attention
 	// sender is the device that sent last, and crowdedUntil when it will have been the only one for long. Worker.
 	sender       *Device
 	crowdedUntil int64
@@ -147,11 +146,13 @@ const clockEvery = 4
 func (w *Worker) pass(now int64) (worked bool, next int64) {
 	look := func(d *Device) {
 		did, again := w.visit(d, now)
+		w.note(d, did || again != 0)
 		worked = worked || did
 		next = earlier(next, again)
 	}
+	w.choose(w.idle.spins(now))
 	busy := w.nextBusy()
-	for _, d := range w.devices {
+	for _, d := range w.chosen {
 		if !d.busy {
 			look(d)
 		}
@@ -162,19 +163,6 @@ func (w *Worker) pass(now int64) (worked bool, next int64) {
 	}
 	pw, pnext := w.progress(now)
 	return worked || pw, earlier(next, pnext)
-}
-
-// nextBusy returns the busy device whose turn it is, or nil.
-func (w *Worker) nextBusy() *Device {
-	n := len(w.devices)
-	for i := range n {
-		at := (w.turn + 1 + i) % n
-		if w.devices[at].busy {
-			w.turn = at
-			return w.devices[at]
-		}
-	}
-	return nil
 }
 
 // earlier returns the earlier of two times of which 0 is never.
@@ -310,6 +298,7 @@ func (w *Worker) addDevice(d *Device) {
 
 func (w *Worker) removeDevice(d *Device) {
 	w.devices = without(w.devices, d)
+	w.forget(d)
 	if w.sender == d {
 		w.sender = nil
 	}

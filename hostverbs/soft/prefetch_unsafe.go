@@ -6,10 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/pvrdmad/pvrdmad/guestmem"
-	"github.com/pvrdmad/pvrdmad/hostverbs"
 )
-
-var _ hostverbs.Prefetcher = (*qp)(nil)
 
 // How far the part of a queue pair goes that a message needs: as requester up to the first piece of the message, as
 // responder up to the send queue.
@@ -19,10 +16,11 @@ const (
 	responderBytes = unsafe.Offsetof(qp{}.sq)
 )
 
-// Prefetch implements hostverbs.Prefetcher.
+// Prefetch asks for the memory that the queue pair's next request needs of its own. A device calls it for those that it is
+// about to call PostSend for, while it does other things.
 func (q *qp) Prefetch() { guestmem.PrefetchObject(q, requesterBytes) }
 
-// PrefetchPeer implements hostverbs.Prefetcher.
+// PrefetchPeer asks for what the next request needs of the queue pair at the other end. It comes some time after Prefetch.
 func (q *qp) PrefetchPeer() {
 	if p := q.sq.to; p != nil {
 		guestmem.PrefetchObject(p, responderBytes)
