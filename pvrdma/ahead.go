@@ -6,8 +6,9 @@ import "github.com/pvrdmad/pvrdmad/guestmem"
 
 // What a message touches of a queue pair are some 25 lines, its own, the engine's at both ends and the guest's. One that is in
 // no cache takes as long as the rest of the message, and thousands of busy queue pairs are in none. So a device that had work
-// for many in its last visit is served in two steps: a sweep and words only put queue pairs into Device.ready, and ask for
-// their lines; then they have their turns. A device with few is served at once, because that is sooner.
+// for many in its last visit is served in two steps: a sweep and words only put queue pairs into Device.ready; then they have
+// their turns, during which the lines of those whose turns come soon are asked for. A device with few is served at once, because
+// that is sooner.
 
 const (
 	// crowd is how many queue pairs are many: as many as fit into no first-level cache.
@@ -15,8 +16,9 @@ const (
 	// objectAhead, listAhead and ringAhead are how many looks before its turn each line of a queue pair is asked for that leads
 	// to the next: the queue pair itself, the list of its pages, the line of its indices.
 	objectAhead, listAhead, ringAhead = 9, 6, 3
-	// peerAhead is how many turns before its own a queue pair asks for the other end's lines, the way to which lies in its own.
-	peerAhead = 3
+	// requestAhead and peerAhead are how many turns before its own a queue pair asks for what its request needs, and for the
+	// other end's lines, the way to which lies in its own.
+	requestAhead, peerAhead = 6, 3
 	// pairBytes are what a message needs of a queuePair, ringBytes of the page of indices.
 	pairBytes, ringBytes = 256, 16
 )
@@ -32,7 +34,7 @@ type prefetcher interface {
 // gathers reports whether more queue pairs may be looked at before those that have work have their turns.
 func (d *Device) gathers() bool {
 	if d.crowded {
-		return d.looks > passShare && d.ready.len() < passShare
+		return d.looks > passShare // one look for each turn
 	}
 	return d.looks > 0
 }
@@ -54,8 +56,24 @@ func (c *userContext) prefetchQPs() {
 	nth(ringAhead).pages.Prefetch(0, ringBytes)
 }
 
+// prefetchTurns asks for lines of the queue pairs whose turns come soon. n have one in this pass.
+func (d *Device) prefetchTurns(n int) {
+	if n > objectAhead {
+		guestmem.PrefetchObject(d.ready.at(objectAhead), pairBytes)
+	}
+	if n > requestAhead {
+		d.ready.at(requestAhead).prefetchRequest()
+	}
+	if n > peerAhead {
+		d.ready.at(peerAhead).prefetchPeer()
+	}
+}
+
 // prefetchRequest asks for what the queue pair's next request needs first.
 func (q *queuePair) prefetchRequest() {
+	if q.dead {
+		return
+	}
 	if q.ahead != nil {
 		q.ahead.Prefetch()
 	}

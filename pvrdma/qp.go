@@ -323,13 +323,9 @@ func (q *queuePair) later() {
 }
 
 func (q *queuePair) enqueue() {
-	if q.queued {
-		return
-	}
-	q.queued = true
-	q.dev.ready.push(q)
-	if q.dev.crowded && !q.dead {
-		q.prefetchRequest()
+	if !q.queued {
+		q.queued = true
+		q.dev.ready.push(q)
 	}
 }
 
@@ -341,8 +337,8 @@ func (d *Device) serveReady() bool {
 		return false
 	}
 	for ; n > 0 && d.share > 0 && d.looks > 0; n-- {
-		if d.crowded && n > peerAhead {
-			d.ready.at(peerAhead).prefetchPeer()
+		if d.crowded {
+			d.prefetchTurns(n)
 		}
 		d.ready.pop().turn()
 	}
