@@ -16,6 +16,8 @@ it is of a run that did not come to its end.
 
 import json
 import multiprocessing
+import multiprocessing.context
+import multiprocessing.process
 import os
 import random
 import signal
@@ -27,6 +29,8 @@ import unittest
 SUITE = "/opt/rdma-core-tests/tests"
 # How much of a failure is kept, in characters, from its end.
 MAX_TEXT = 4000
+# How much longer than the suite itself allows things may take: its limits are those of hardware, and of a quiet machine.
+SLOW = 6
 
 
 class Recorder(unittest.TestResult):
@@ -81,6 +85,15 @@ class Recorder(unittest.TestResult):
         self.note(test, "fail", "passed, which the test itself does not expect")
 
 
+def be_patient(utils):
+    """Stretches the time limits of the suite: those of its barriers, of waiting for processes, and of polling."""
+    barrier, join = multiprocessing.context.BaseContext.Barrier, multiprocessing.process.BaseProcess.join
+    multiprocessing.context.BaseContext.Barrier = (
+        lambda self, parties, action=None, timeout=None: barrier(self, parties, action, timeout and SLOW * timeout))
+    multiprocessing.process.BaseProcess.join = lambda self, timeout=None: join(self, timeout and SLOW * timeout)
+    utils.POLL_CQ_TIMEOUT *= SLOW
+
+
 def each(suite):
     """Yields the tests of a suite."""
     for test in suite:
@@ -108,6 +121,8 @@ def main():
     from args_parser import parser
     parser.parse_args()
     import tests
+    import tests.utils
+    be_patient(tests.utils)
 
     loader = unittest.defaultTestLoader
     suite = loader.loadTestsFromNames(names) if names else loader.loadTestsFromModule(tests)

@@ -36,8 +36,8 @@ var common = []string{
 }
 
 const (
-	// testLimit is how many seconds one test of the suite may take. Those of rdma_cm give up after 15 themselves, twice.
-	testLimit = 60
+	// testLimit is how many seconds one test of the suite may take. Those of rdma_cm give up after 180 themselves.
+	testLimit = 240
 	// suiteLimit is how long all of them may take, on a machine that others use too.
 	suiteLimit = harness.Slow * 5 * time.Minute
 	// seed makes the queue pairs of random shape of test_qp such that each is one that the driver can make.
