@@ -40,19 +40,10 @@ func (s *scene) pingpongs(t *testing.T) {
 		for _, events := range []string{"", " -e"} {
 			n := iterations()
 			s.run(t, program+events, func(guest int, server string) string {
-				return fmt.Sprintf("%s -c -g %s -n %d%s %s", program, s.gid[guest], perQueuePair(program, n), events, server)
+				return fmt.Sprintf("%s -c -g %s -n %d%s %s", program, s.gid[guest], n, events, server)
 			}, func(r harness.Result) string { return judgePingPong(r, n) })
 		}
 	}
-}
-
-// perQueuePair is what -n means: ibv_srq_pingpong counts for each of its 16 queue pairs.
-func perQueuePair(program string, n int) int {
-	const queuePairs = 16
-	if program == "ibv_srq_pingpong" {
-		return n / queuePairs
-	}
-	return n
 }
 
 var iterationsLine = regexp.MustCompile(`(?m)^(\d+) iters in [\d.]+ seconds = [\d.]+ usec/iter$`)
