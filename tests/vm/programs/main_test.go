@@ -20,7 +20,7 @@ import (
 func TestMain(m *testing.M) { stage.Main(m) }
 
 // limit is how long programs may run that exchange messages, on a machine that others use too.
-func limit() time.Duration { return time.Duration(stage.Count(1, 10)) * harness.Slow * time.Minute }
+func limit() time.Duration { return time.Duration(stage.Count(2, 20)) * harness.Slow * time.Minute }
 
 // scene is a stage with the driver loaded, and what the tests of this package know of it.
 type scene struct {
