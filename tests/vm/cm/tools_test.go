@@ -32,6 +32,12 @@ var tools = []tool{
 		client: "rping -c -a ADDR -p PORT -V -C 4 -S 5000",
 	},
 	{
+		// Queue pairs of its own, which it moves with what rdma_init_qp_attr(3) gives.
+		name:   "rping -q",
+		server: "rping -s -q -a ADDR -p PORT -V -C 4 -S 5000",
+		client: "rping -c -q -a ADDR -p PORT -V -C 4 -S 5000",
+	},
+	{
 		name:   "ucmatose",
 		server: "ucmatose -b ADDR -p PORT -c COUNT -C 10 -S 3000",
 		client: "ucmatose -s ADDR -p PORT -c COUNT -C 10 -S 3000",
