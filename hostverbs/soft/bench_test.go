@@ -94,32 +94,30 @@ func join(p hostverbs.Poller, dom *guestmem.Domain, id byte, n int) *party {
 }
 
 // create creates an RC queue pair of the guest.
-func (g *party) create(d hostverbs.QPHandler) hostverbs.QP {
+func (g *party) create(d hostverbs.QPHandler) hostverbs.QP { return g.createAs(hostverbs.QPTypeRC, d) }
+
+// createAs creates a queue pair of a type.
+func (g *party) createAs(typ hostverbs.QPType, d hostverbs.QPHandler) hostverbs.QP {
 	return must(g.ctx.CreateQP(g.pd, &hostverbs.QPInitAttr{
-		SendCQ: g.cq, RecvCQ: g.cq, Type: hostverbs.QPTypeRC,
+		SendCQ: g.cq, RecvCQ: g.cq, Type: typ,
 		Cap: hostverbs.QPCap{MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: 4, MaxRecvSGE: 4},
 	}, d))
 }
 
-// connect moves a queue pair to RTS.
-func connect(q, peer hostverbs.QP, to *party) {
+// connect moves an RC queue pair to RTS.
+func connect(q, peer hostverbs.QP, to *party) { connectAs(hostverbs.QPTypeRC, q, peer, to) }
+
+// connectAs moves a queue pair of a type to RTS.
+func connectAs(typ hostverbs.QPType, q, peer hostverbs.QP, to *party) {
 	a := &hostverbs.QPAttr{
 		PortNum: 1, PathMTU: hostverbs.MTU4096, DestQPNum: peer.QPN(), MaxRdAtomic: 1, MaxDestRdAtomic: 1,
 		QPAccessFlags: hostverbs.AccessRemoteWrite | hostverbs.AccessRemoteRead, MinRNRTimer: 1, Timeout: 1, RNRRetry: 7,
 		AHAttr: hostverbs.AHAttr{DGID: to.gid, GRH: true, PortNum: 1},
 	}
-	for _, s := range []struct {
-		state hostverbs.QPState
-		mask  hostverbs.AttrMask
-	}{
-		{hostverbs.StateInit, hostverbs.QPPKeyIndex | hostverbs.QPPort | hostverbs.QPAccessFlagsMask},
-		{hostverbs.StateRTR, hostverbs.QPAV | hostverbs.QPPathMTU | hostverbs.QPDestQPN | hostverbs.QPRQPSN |
-			hostverbs.QPMaxDestRdAtomic | hostverbs.QPMinRNRTimer},
-		{hostverbs.StateRTS, hostverbs.QPTimeout | hostverbs.QPRetryCnt | hostverbs.QPRNRRetry | hostverbs.QPSQPSN |
-			hostverbs.QPMaxQPRdAtomic},
-	} {
-		a.QPState = s.state
-		check(q.Modify(a, s.mask|hostverbs.QPStateMask))
+	for s := hostverbs.StateInit; s <= hostverbs.StateRTS; s++ {
+		required, _, _ := hostverbs.Transition(typ, s-1, s)
+		a.QPState = s
+		check(q.Modify(a, required|hostverbs.QPStateMask))
 	}
 }
 

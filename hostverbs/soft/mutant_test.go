@@ -165,7 +165,7 @@ func TestTheContractNoticesEveryPlantedFault(t *testing.T) {
 	for _, c := range verbstest.Cases() {
 		promises[c.Name] = c
 	}
-	for _, m := range mutants() {
+	for _, m := range append(mutants(), datagramMutants()...) {
 		t.Run(m.name, func(t *testing.T) {
 			c, ok := promises[m.promise]
 			if !ok {
@@ -180,7 +180,7 @@ func TestTheContractNoticesEveryPlantedFault(t *testing.T) {
 
 func TestTheWrapperThatFaultsArePlantedInIsNoFaultItself(t *testing.T) {
 	named := map[string]bool{}
-	for _, m := range mutants() {
+	for _, m := range append(mutants(), datagramMutants()...) {
 		named[m.promise] = true
 	}
 	for _, c := range verbstest.Cases() {

@@ -35,6 +35,7 @@ type posted struct {
 type chaosQP struct {
 	t     *rapid.T
 	g     *chaosGuest
+	typ   hostverbs.QPType
 	q     hostverbs.QP
 	rung  []hostverbs.SendWR
 	rq    []hostverbs.RecvWR
@@ -46,7 +47,12 @@ type chaosQP struct {
 type chaosGuest struct {
 	*party
 	mem *guestmem.Pages
-	qs  [3]*chaosQP
+	qs  [len(chaosTypes)]*chaosQP
+}
+
+// chaosTypes are the types of a guest's queue pairs. Those of datagrams send to each other.
+var chaosTypes = [...]hostverbs.QPType{
+	hostverbs.QPTypeRC, hostverbs.QPTypeRC, hostverbs.QPTypeRC, hostverbs.QPTypeUC, hostverbs.QPTypeUD, hostverbs.QPTypeUD,
 }
 
 type chaos struct {
@@ -113,15 +119,18 @@ func newChaos(t *rapid.T) *chaos {
 		g.register()
 	}
 	for i := range c.guests[0].qs {
-		a := &chaosQP{t: t, g: c.guests[0]}
-		b := &chaosQP{t: t, g: c.guests[1]}
+		a := &chaosQP{t: t, g: c.guests[0], typ: chaosTypes[i]}
+		b := &chaosQP{t: t, g: c.guests[1], typ: chaosTypes[i]}
 		a.g.qs[i], b.g.qs[i] = a, b
-		a.q, b.q = a.g.create(a), b.g.create(b)
-		connect(a.q, b.q, b.g.party)
-		connect(b.q, a.q, a.g.party)
+		a.q, b.q = a.g.createAs(a.typ, a), b.g.createAs(b.typ, b)
+		a.connect(b)
+		b.connect(a)
 	}
 	return c
 }
+
+// connect brings the queue pair to RTS.
+func (d *chaosQP) connect(peer *chaosQP) { connectAs(d.typ, d.q, peer.q, peer.g.party) }
 
 // register registers the two pages in the middle of the guest's memory.
 func (g *chaosGuest) register() {
@@ -133,7 +142,7 @@ func (g *chaosGuest) register() {
 
 // pick draws one of the queue pairs, and the one it is connected with.
 func (c *chaos) pick() (d, peer *chaosQP) {
-	g, i := rapid.IntRange(0, 1).Draw(c.t, "guest"), rapid.IntRange(0, 2).Draw(c.t, "QP")
+	g, i := rapid.IntRange(0, 1).Draw(c.t, "guest"), rapid.IntRange(0, len(chaosTypes)-1).Draw(c.t, "QP")
 	return c.guests[g].qs[i], c.guests[1-g].qs[i]
 }
 
@@ -164,9 +173,27 @@ func (c *chaos) postSend() {
 		RKey:       peer.g.mr.RKey(),
 	}
 	wr.NumSGE = c.sges(d.g, &wr.SGE)
+	if d.typ == hostverbs.QPTypeUD {
+		c.address(&wr, peer)
+	}
 	d.sends = append(d.sends, posted{c.id, wr.Flags&hostverbs.SendSignaled == 0})
 	d.rung = append(d.rung, wr)
 	d.ready = true
+}
+
+// address draws where a datagram goes: mostly to the peer.
+func (c *chaos) address(wr *hostverbs.SendWR, peer *chaosQP) {
+	wr.RemoteQPN, wr.AH = peer.q.QPN(), hostverbs.AHAttr{DGID: peer.g.gid, GRH: true, PortNum: 1}
+	switch rapid.IntRange(0, 12).Draw(c.t, "address") {
+	case 0:
+		wr.RemoteQPN = rapid.Uint32().Draw(c.t, "QP number")
+	case 1:
+		wr.AH.DGID[15] = rapid.Byte().Draw(c.t, "GID")
+	case 2:
+		wr.AH.SGIDIndex = rapid.Byte().Draw(c.t, "SGID index")
+	case 3:
+		wr.RemoteQKey = rapid.Uint32().Draw(c.t, "Q_Key")
+	}
 }
 
 func (c *chaos) postRecv() {
@@ -222,7 +249,7 @@ func (c *chaos) renew() {
 		}
 		check(e.q.Modify(&hostverbs.QPAttr{QPState: hostverbs.StateReset}, hostverbs.QPStateMask))
 		e.forget()
-		connect(e.q, other.q, other.g.party)
+		e.connect(other)
 	}
 }
 
@@ -234,8 +261,8 @@ func (c *chaos) replace() {
 	d, peer := c.pick()
 	check(d.q.Destroy())
 	d.forget()
-	d.q = d.g.create(d)
-	connect(d.q, peer.q, peer.g.party)
+	d.q = d.g.createAs(d.typ, d)
+	d.connect(peer)
 }
 
 func (c *chaos) reregister() {

@@ -198,7 +198,7 @@ func fastRegAllocation(t testing.TB, env Env) {
 	w := newWorld(t, env)
 	g := w.guest()
 	r := g.fast(g.pd)
-	e := g.still(&still{})
+	e := g.still(hostverbs.QPTypeRC, rwr(0))
 	e.up(e.linkTo(e), hostverbs.StateRTS)
 	wrs := []hostverbs.SendWR{r.reg(1, fastStart, 3*page, 7, everything), r.inv(2, 7)}
 	var n float64

@@ -271,47 +271,68 @@ func (d *still) CompleteRecv(*hostverbs.WC) error            { return nil }
 func (d *still) SendReady()                                  {}
 func (d *still) Event(hostverbs.EventType)                   {}
 
-// still creates a queue pair whose device is still.
-func (g *guest) still(dev *still) *end {
+// still creates a queue pair whose device keeps nothing and has the same receive for ever.
+func (g *guest) still(typ hostverbs.QPType, recv hostverbs.RecvWR) *end {
 	g.w.t.Helper()
-	e := &end{g: g, pd: g.pd, typ: hostverbs.QPTypeRC}
-	init := &hostverbs.QPInitAttr{Type: hostverbs.QPTypeRC, Cap: qpCap(), SendCQ: g.mustCQ()}
+	e := &end{g: g, pd: g.pd, typ: typ}
+	init := &hostverbs.QPInitAttr{Type: typ, Cap: qpCap(), SendCQ: g.mustCQ()}
 	init.RecvCQ = init.SendCQ
 	var err error
-	if e.qp, err = g.ctx.CreateQP(g.pd, init, dev); err != nil {
+	if e.qp, err = g.ctx.CreateQP(g.pd, init, &still{recv: recv}); err != nil {
 		g.w.t.Fatalf("create QP: %v", err)
 	}
 	return e
+}
+
+// allocates posts requests again and again.
+func (e *end) allocates(what string, wrs ...hostverbs.SendWR) {
+	w := e.g.w
+	w.t.Helper()
+	var n float64
+	// One thread in the place of all owners: to ask one of them allocates.
+	e.do(func() {
+		n = testing.AllocsPerRun(100, func() {
+			e.qp.PostSend(wrs)
+			for range w.sites { // there and back
+				for _, s := range w.sites {
+					s.poller.Progress(w.env.Clock.Now())
+				}
+			}
+		})
+	})
+	if n != 0 {
+		w.t.Errorf("%d %s allocate %v times", len(wrs), what, n)
+	}
+	e.in(what, hostverbs.StateRTS)
 }
 
 func noAllocation(t testing.TB, env Env) {
 	w := newWorld(t, env)
 	a, b := w.guest(), w.guest()
 	near, far := a.buffer(100_000), b.buffer(100_000)
-	dev := &still{recv: rwr(1, far.sge(0, 100_000))}
-	e, peer := a.still(dev), b.still(dev)
+	all := rwr(1, far.sge(0, 100_000))
+	e, peer := a.still(hostverbs.QPTypeRC, all), b.still(hostverbs.QPTypeRC, all)
 	e.up(e.linkTo(peer), hostverbs.StateRTS)
 	peer.up(peer.linkTo(e), hostverbs.StateRTS)
 	for _, size := range []uint64{0, 64, 100_000} {
 		for _, m := range moves() {
-			wrs := []hostverbs.SendWR{rdma(1, m.op, far, 0, near.sge(0, size)), rdma(2, m.op, far, 0, near.sge(0, size))}
-			var n float64
-			// One thread in the place of all owners: to ask one of them allocates.
-			e.do(func() {
-				n = testing.AllocsPerRun(100, func() {
-					e.qp.PostSend(wrs)
-					for range w.sites { // there and back
-						for _, s := range w.sites {
-							s.poller.Progress(env.Clock.Now())
-						}
-					}
-				})
-			})
-			if n != 0 {
-				t.Errorf("two %s of %d bytes allocate %v times", m.op, size, n)
-			}
+			r := rdma(1, m.op, far, 0, near.sge(0, size))
+			e.allocates(fmt.Sprintf("%s of %d bytes", m.op, size), r, r)
 		}
 	}
-	e.in("after all", hostverbs.StateRTS)
+	e, peer = a.still(hostverbs.QPTypeUD, all), b.still(hostverbs.QPTypeUD, rwr(1, far.sge(0, 30), far.sge(30, 5000)))
+	e.udUp(hostverbs.StateRTS)
+	peer.udUp(hostverbs.StateRTS)
+	for _, size := range []uint64{0, 64, 4096} {
+		r := datagram(1, hostverbs.OpSendWithImm, peer, near.sge(0, size))
+		lost := r
+		lost.RemoteQKey++
+		e.allocates(fmt.Sprintf("datagrams of %d bytes", size), r, lost)
+	}
+	short := rwr(1, far.sge(0, 10))
+	e, peer = a.still(hostverbs.QPTypeUC, short), b.still(hostverbs.QPTypeUC, short)
+	e.up(e.linkTo(peer), hostverbs.StateRTS)
+	peer.up(peer.linkTo(e), hostverbs.StateRTS)
+	e.allocates("messages that are lost", wr(1, hostverbs.OpSend, near.sge(0, 64)))
 	w.believe()
 }

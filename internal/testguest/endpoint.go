@@ -16,6 +16,8 @@ const Patience = 30 * time.Second
 
 // Shape says what an endpoint is like. Zero fields are defaults.
 type Shape struct {
+	// Type is that of the queue pair, the end of PVRDMA_QPT_<type>; "" is RC.
+	Type string
 	// Mode is how it waits for completions.
 	Mode verbs.Mode
 	// Bytes is the size of its memory, Offset where in its first page it begins.
@@ -73,6 +75,9 @@ func (p *Program) Endpoint(s Shape) *Endpoint {
 }
 
 func (p *Program) shape(s Shape) Shape {
+	if s.Type == "" {
+		s.Type = "RC"
+	}
 	if s.Bytes == 0 {
 		s.Bytes = 64 << 10
 	}
@@ -109,7 +114,7 @@ func (e *Endpoint) create() (err error) {
 		return err
 	}
 	e.QP, err = e.PD.CreateQP(verbs.QPInit{
-		SendCQ: e.SendCQ, RecvCQ: e.RecvCQ, SRQ: e.Shape.SRQ, Type: e.P.G.Const("PVRDMA_QPT_RC"), MaxSendWR: e.Shape.Depth,
+		SendCQ: e.SendCQ, RecvCQ: e.RecvCQ, SRQ: e.Shape.SRQ, Type: e.P.G.Const("PVRDMA_QPT_" + e.Shape.Type), MaxSendWR: e.Shape.Depth,
 		MaxRecvWR: e.Shape.Depth, MaxSendSGE: e.Shape.SGE, MaxRecvSGE: e.Shape.SGE, SignalAll: !e.Shape.Unsignaled,
 	})
 	return err

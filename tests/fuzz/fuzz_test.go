@@ -5,6 +5,7 @@ package fuzz
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pvrdmad/pvrdmad/pvrdma"
 	"go.uber.org/goleak"
@@ -65,6 +66,31 @@ func TestNothingLeadsToAGuestThatIsGone(t *testing.T) {
 	w.finish()
 }
 
+// datagrams is a script of two requests that are honest: a datagram, and a management datagram.
+var datagrams = []byte{
+	2 /* the queue pair */, 1, 1, 2, 2, 0, 0, 100, 0, 0, 0, 0, 0, 0 /* no element, */, 0 /* no field changed */, 0,
+	0 /* send */, 3, 1, 0, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 /* a management datagram */, 0, 0,
+}
+
+func TestHonestDatagramsReachTheNeighbour(t *testing.T) {
+	w := newWorld(t, true)
+	s := &script{datagrams}
+	send(w, s)
+	s.u8()
+	send(w, s)
+	if !s.done() {
+		t.Errorf("%d bytes are left of the script", len(s.b))
+	}
+	c := w.Engine.Counters()
+	for deadline := time.Now().Add(w.patience); c.Sends != 2 && time.Now().Before(deadline); c = w.Engine.Counters() {
+		w.Settle() // they are published now and then
+	}
+	if c.Sends != 2 || c.SendBytes != 100+256 || c.Completions[0] != 4 {
+		t.Errorf("not all has arrived: %+v", c)
+	}
+	w.finish()
+}
+
 // FuzzSharedRegion changes the shared region, the directories and the event rings, and has the device load them.
 func FuzzSharedRegion(f *testing.F) {
 	f.Add([]byte{0, 1, 0})
@@ -85,9 +111,11 @@ func FuzzCommands(f *testing.F) {
 	})
 }
 
-// FuzzWorkRequests posts requests to a queue pair that is connected with the neighbour's.
+// FuzzWorkRequests posts requests to queue pairs of which one is connected with the neighbour's, and the others send datagrams.
 func FuzzWorkRequests(f *testing.F) {
 	f.Add([]byte{0, 1, 0})
+	f.Add(append([]byte{0, 0}, datagrams...))
+	f.Add(append([]byte{1, 1}, datagrams...))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		trap := len(data) > 1 && data[1]%2 == 1
 		play(t, data, trap, func(w *world, s *script) {

@@ -36,7 +36,7 @@ func kernelSend(w *world, s *script) {
 	hdr := w.L.View("pvrdma_sq_wqe_hdr", slot)
 	hdr.Set("wr_id", uint64(s.u8())).Set("num_sge", uint64(s.u8()%3)).Set("send_flags", uint64(s.u8()%8))
 	w.operation(s, hdr)
-	w.elementsOf(s, slot[w.L.Size("pvrdma_sq_wqe_hdr"):], w.kmr)
+	w.elements(s, slot[w.L.Size("pvrdma_sq_wqe_hdr"):], w.kmr)
 	for range s.below(maxPatches) {
 		w.field(s, hdr)
 	}

@@ -30,7 +30,7 @@ type world struct {
 	ctx, pd uint32
 	cq      inproc.CQ
 	mr      inproc.MR
-	qp      inproc.QP
+	qp, ud  inproc.QP
 	kpd     uint32
 	kcq     inproc.CQ
 	gsi     inproc.QP
@@ -60,14 +60,20 @@ type neighbour struct {
 	shared          inproc.QP // the peer of the first guest's sqp
 	cq, loopCQ      inproc.CQ
 	mr              inproc.MR
+	// ud and gsi take datagrams from everybody.
+	ud, gsi   inproc.QP
+	udCQ, kcq inproc.CQ
+	kmr       inproc.MR
 	// open are the pages that the device may write for the first guest's sake, secret a copy of the others.
 	open   map[uint64]bool
 	secret []byte
-	posted uint32
 }
 
-// gsiQKey is the Q_Key of every GSI queue pair.
-const gsiQKey = 0x80010000
+// gsiQKey is the Q_Key of every GSI queue pair, udQKey that of the others.
+const (
+	gsiQKey = 0x80010000
+	udQKey  = 0x11223344
+)
 
 // few is how many objects of a kind the guest may have: a script has room for as many.
 const few = 8
@@ -103,8 +109,10 @@ func newWorld(t testing.TB, trap bool) *world {
 	w.sqp = w.sharing()
 	w.kpd, w.kcq = w.PD(0), w.CQ(0, 64)
 	w.gsi = w.QP(w.kpd, w.kcq.Handle, w.kcq.Handle, "GSI")
-	w.ready(w.gsi.Handle)
 	w.kernel()
+	w.ud = w.QP(w.pd, w.cq.Handle, w.cq.Handle, "UD")
+	ready(w.Guest, w.gsi.Handle, gsiQKey)
+	ready(w.Guest, w.ud.Handle, udQKey)
 	w.n.boot()
 	w.Connect(w.qp, inproc.Peer{GID: w.n.GID(0), QPN: w.n.qp.QPN})
 	w.n.Connect(w.n.qp, inproc.Peer{GID: w.GID(0), QPN: w.qp.QPN})
@@ -133,12 +141,16 @@ func (w *world) sharedQP(o inproc.Object) layout.View {
 		Set("max_recv_wr", 0).Set("max_recv_sge", 0)
 }
 
-// ready takes the GSI queue pair from RESET to ready to send.
-func (w *world) ready(gsi uint32) {
-	w.t.Helper()
-	w.Must(w.ToInit(gsi).Set("attr_mask", w.Mask("STATE", "PKEY_INDEX", "QKEY")).Set("attrs.qkey", gsiQKey), "", "")
-	w.Must(w.ToState(gsi, "RTR"), "", "")
-	w.Must(w.ToRTS(gsi).Set("attr_mask", w.Mask("STATE", "SQ_PSN")), "", "")
+// ready takes a queue pair of datagrams, of which the GSI has no port, from RESET to ready to send.
+func ready(g *inproc.Guest, qp, qkey uint32) {
+	g.T.Helper()
+	mask := g.Mask("STATE", "PKEY_INDEX", "QKEY")
+	if qkey != gsiQKey {
+		mask |= g.Mask("PORT")
+	}
+	g.Must(g.ToInit(qp).Set("attr_mask", mask).Set("attrs.qkey", uint64(qkey)), "", "")
+	g.Must(g.ToState(qp, "RTR"), "", "")
+	g.Must(g.ToRTS(qp).Set("attr_mask", g.Mask("STATE", "SQ_PSN")), "", "")
 }
 
 // know collects the pages and numbers that scripts name.
@@ -149,13 +161,14 @@ func (w *world) know() {
 		table := w.entry(w.DSR.Get(ring + ".pdir_dma"))
 		w.pages = append(w.pages, table, w.entry(table))
 	}
-	for _, o := range []inproc.Object{w.fast.Object, w.kqp.Object, w.qp.Object, w.cq.Object, w.mr.Object, w.gsi.Object, w.kcq.Object, w.srq.Object, w.sqp.Object} {
+	for _, o := range []inproc.Object{w.fast.Object, w.kqp.Object, w.qp.Object, w.cq.Object, w.mr.Object, w.gsi.Object, w.kcq.Object, w.srq.Object, w.sqp.Object, w.ud.Object} {
 		w.pages = append(w.pages, w.entry(o.Dir.Addr()))
 		w.pages = append(w.pages, o.Pages...)
 	}
 	w.numbers = []uint32{
 		w.ctx, w.pd, w.cq.Handle, w.mr.Handle, w.mr.LKey, w.qp.Handle, w.qp.QPN, w.n.mr.RKey, w.n.mr.LKey, w.n.qp.QPN,
-		w.kpd, w.kcq.Handle, w.gsi.Handle, w.srq.Handle, w.sqp.Handle, inproc.UARPFN, inproc.UARPFN + 1, inproc.UARPFN + 2,
+		w.kpd, w.kcq.Handle, w.gsi.Handle, w.srq.Handle, w.sqp.Handle,
+		w.ud.Handle, w.n.ud.QPN, udQKey, inproc.UARPFN, inproc.UARPFN + 1, inproc.UARPFN + 2,
 	}
 }
 
@@ -186,24 +199,35 @@ func (n *neighbour) boot() {
 	n.loop, n.loop2 = n.QP(own, n.loopCQ.Handle, n.loopCQ.Handle, "RC"), n.QP(own, n.loopCQ.Handle, n.loopCQ.Handle, "RC")
 	n.Connect(n.loop, inproc.Peer{GID: n.GID(0), QPN: n.loop2.QPN})
 	n.Connect(n.loop2, inproc.Peer{GID: n.GID(0), QPN: n.loop.QPN})
-	for range inproc.QPDepth / 2 {
-		n.postRecv()
-	}
+	n.postRecvs(n.qp, n.mr)
+	n.udCQ = n.CQ(ctx, 64)
+	n.ud = n.QP(pd, n.udCQ.Handle, n.udCQ.Handle, "UD")
+	ready(n.Guest, n.ud.Handle, udQKey)
+	n.postRecvs(n.ud, n.mr)
+	kpd := n.PD(0)
+	n.kcq, n.kmr = n.CQ(0, 64), n.MR(kpd, 7, 1)
+	n.gsi = n.QP(kpd, n.kcq.Handle, n.kcq.Handle, "GSI")
+	ready(n.Guest, n.gsi.Handle, gsiQKey)
+	n.postRecvs(n.gsi, n.kmr)
 }
 
-// postRecv posts a receive of a page of the region.
-func (n *neighbour) postRecv() {
-	slot := n.Bytes(n.qp.Pages[2]+uint64(n.posted%inproc.QPDepth)*recvStride, recvStride)
-	n.L.View("pvrdma_rq_wqe_hdr", slot).Set("wr_id", uint64(n.posted)).Set("num_sge", 1)
-	n.L.View("pvrdma_sge", slot[n.L.Size("pvrdma_rq_wqe_hdr"):]).Set("addr", n.mr.Start).Set("length", 4096).
-		Set("lkey", uint64(n.mr.LKey))
-	n.posted++
-	ram.Store32(n.Bytes(n.qp.Pages[0], 16), 8, n.posted%(2*inproc.QPDepth))
+// postRecvs posts receives of a page of a region.
+func (n *neighbour) postRecvs(q inproc.QP, mr inproc.MR) {
+	const some = inproc.QPDepth / 2
+	for i := range uint64(some) {
+		slot := n.Bytes(q.Pages[2]+i*recvStride, recvStride)
+		n.L.View("pvrdma_rq_wqe_hdr", slot).Set("wr_id", i).Set("num_sge", 1)
+		n.L.View("pvrdma_sge", slot[n.L.Size("pvrdma_rq_wqe_hdr"):]).Set("addr", mr.Start).Set("length", 4096).
+			Set("lkey", uint64(mr.LKey))
+	}
+	ram.Store32(n.Bytes(q.Pages[0], 16), 8, some)
 }
 
 // hide fills what the first guest must not see, and remembers it.
 func (n *neighbour) hide() {
-	for _, o := range []inproc.Object{n.mr.Object, n.qp.Object, n.shared.Object, n.cq.Object} {
+	for _, o := range []inproc.Object{
+		n.mr.Object, n.qp.Object, n.shared.Object, n.cq.Object, n.ud.Object, n.udCQ.Object, n.kmr.Object, n.gsi.Object, n.kcq.Object,
+	} {
 		for _, p := range o.Pages {
 			n.open[p] = true
 		}

@@ -3,6 +3,7 @@
 package fuzz
 
 import (
+	"github.com/pvrdmad/pvrdmad/internal/testguest/layout"
 	"github.com/pvrdmad/pvrdmad/internal/testguest/ram"
 	"github.com/pvrdmad/pvrdmad/tests/inproc"
 )
@@ -21,11 +22,16 @@ func send(w *world, s *script) {
 	if hdr.Get("opcode") >= uint64(w.Const("PVRDMA_WR_ATOMIC_CMP_AND_SWP")) {
 		hdr.Set("wr.atomic.compare_add", 0).Set("wr.atomic.swap", 0).Set("wr.atomic.rkey", uint64(w.n.mr.RKey))
 	}
-	if q.Handle == w.gsi.Handle {
-		hdr.Set("wr.ud.remote_qpn", 1).Set("wr.ud.remote_qkey", gsiQKey).
-			Set("wr.ud.av.port_pd", 1<<24|uint64(w.kpd)).SetBytes("wr.ud.av.dgid", w.n.GID(0))
+	w.elements(s, slot[w.L.Size("pvrdma_sq_wqe_hdr"):], w.region(q))
+	switch q.Handle {
+	case w.gsi.Handle:
+		w.datagram(hdr, w.kpd, 1, gsiQKey)
+		if s.u8()%2 == 0 {
+			w.mad(hdr, slot[w.L.Size("pvrdma_sq_wqe_hdr"):])
+		}
+	case w.ud.Handle:
+		w.datagram(hdr, w.pd, w.n.ud.QPN, udQKey)
 	}
-	w.elements(s, slot[w.L.Size("pvrdma_sq_wqe_hdr"):])
 	for range s.below(maxPatches) {
 		w.field(s, hdr)
 	}
@@ -33,9 +39,26 @@ func send(w *world, s *script) {
 	w.ringQP(q, w.Const("PVRDMA_UAR_QP_SEND"))
 }
 
-// queuePair is mostly the one that is connected, sometimes one of the kernel's.
+// datagram gives a request the address of the neighbour's queue pair of the same kind.
+func (w *world) datagram(hdr layout.View, pd, qpn, qkey uint32) {
+	hdr.Set("opcode", uint64(w.Const("PVRDMA_WR_SEND"))).Set("wr.ud.remote_qpn", uint64(qpn)).
+		Set("wr.ud.remote_qkey", uint64(qkey)).Set("wr.ud.av.port_pd", 1<<24|uint64(pd)).SetBytes("wr.ud.av.dgid", w.n.GID(0))
+}
+
+// mad makes a request that of a management datagram, in the two pieces that the MAD layer makes of it.
+func (w *world) mad(hdr layout.View, sges []byte) {
+	hdr.Set("num_sge", 2)
+	n := w.L.Size("pvrdma_sge")
+	w.L.View("pvrdma_sge", sges).Set("addr", w.kmr.Start).Set("length", 24)
+	w.L.View("pvrdma_sge", sges[n:]).Set("addr", w.kmr.Start+24).Set("length", 232)
+	copy(w.Bytes(w.kmr.Pages[0], 4), []byte{1, 7, 2, 3}) // base version, class CM, its version, method Send
+}
+
+// queuePair is mostly the one that is connected, sometimes one of datagrams or one of the kernel's.
 func (w *world) queuePair(s *script) inproc.QP {
 	switch s.u8() % 8 {
+	case 2:
+		return w.ud
 	case 3:
 		return w.gsi
 	case 7:
@@ -53,7 +76,7 @@ func recv(w *world, s *script) {
 	slot := w.Bytes(q.Pages[2]+uint64(at%inproc.QPDepth)*recvStride, recvStride)
 	hdr := w.L.View("pvrdma_rq_wqe_hdr", slot)
 	hdr.Set("wr_id", uint64(s.u8())).Set("num_sge", uint64(s.u8()%3))
-	w.elements(s, slot[w.L.Size("pvrdma_rq_wqe_hdr"):])
+	w.elements(s, slot[w.L.Size("pvrdma_rq_wqe_hdr"):], w.region(q))
 	for range s.below(maxPatches) {
 		w.field(s, hdr)
 	}
@@ -69,7 +92,7 @@ func sharedRecv(w *world, s *script) {
 	slot := w.Bytes(w.srq.Pages[1]+uint64(at%inproc.SRQDepth)*recvStride, recvStride)
 	hdr := w.L.View("pvrdma_rq_wqe_hdr", slot)
 	hdr.Set("wr_id", uint64(s.u8())).Set("num_sge", uint64(s.u8()%3))
-	w.elements(s, slot[w.L.Size("pvrdma_rq_wqe_hdr"):])
+	w.elements(s, slot[w.L.Size("pvrdma_rq_wqe_hdr"):], w.mr)
 	for range s.below(maxPatches) {
 		w.field(s, hdr)
 	}
@@ -83,11 +106,16 @@ func sharedRecv(w *world, s *script) {
 	w.Doorbell(uint32(s.u8()%3), w.Const("PVRDMA_UAR_SRQ_OFFSET"), word)
 }
 
-// elements fills two scatter/gather elements with parts of the guest's region, and changes some.
-func (w *world) elements(s *script, b []byte) { w.elementsOf(s, b, w.mr) }
+// region is what requests of a queue pair are about.
+func (w *world) region(q inproc.QP) inproc.MR {
+	if q.Handle == w.gsi.Handle || q.Handle == w.kqp.Handle {
+		return w.kmr
+	}
+	return w.mr
+}
 
-// elementsOf is elements of another region.
-func (w *world) elementsOf(s *script, b []byte, mr inproc.MR) {
+// elements fills two scatter/gather elements with parts of a region, and changes some.
+func (w *world) elements(s *script, b []byte, mr inproc.MR) {
 	n := w.L.Size("pvrdma_sge")
 	for i := range 2 {
 		w.L.View("pvrdma_sge", b[i*n:]).Set("addr", mr.Start+uint64(s.u16())).Set("length", uint64(s.u16()%2048)).
@@ -108,7 +136,7 @@ func (w *world) produce(s *script, head []byte, off int, at uint32) {
 }
 
 func (w *world) ringQP(q inproc.QP, bit uint32) {
-	if w.uar != nil && q.Handle == w.qp.Handle {
+	if w.uar != nil && q.Handle != w.gsi.Handle {
 		ram.Store32(w.uar, inproc.PageSize, bit|q.Handle)
 		w.Worker.Wake()
 		return

@@ -3,8 +3,10 @@
 package verbs
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/pvrdmad/pvrdmad/internal/testguest/ram"
@@ -33,6 +35,8 @@ type GSI struct {
 
 	recv *ram.Buffer
 	send *ram.Buffer
+	// pending are completions that came before the one that was waited for.
+	pending []WC
 }
 
 // StartGSI makes QP 1 as the kernel does when a device registers: every step is a command or a doorbell. It posts 512
@@ -120,19 +124,53 @@ func (g *GSI) Send(p Path, data []byte, timeout time.Duration) error {
 	if err != nil {
 		return err
 	}
-	wc, err := g.CQ.waitEventUntil(timeout)
+	wc, err := g.wait(true, timeout)
 	if err != nil {
 		return err
 	}
-	if wc.WRID != madRecvWR || wc.Status != 0 {
+	if wc.Status != 0 {
 		return fmt.Errorf("the MAD completes as %#x with %s: %w", wc.WRID, g.QP.l.ConstName("PVRDMA_WC_", wc.Status),
 			unix.EIO)
 	}
 	return nil
 }
 
-func (q *CQ) waitEventUntil(timeout time.Duration) (WC, error) {
-	return q.waitEvent(time.Now().Add(timeout))
+// wait takes the next completion of a send, or of a receive.
+func (g *GSI) wait(send bool, timeout time.Duration) (WC, error) {
+	wanted := func(wc WC) bool { return (wc.WRID == madRecvWR) == send }
+	if i := slices.IndexFunc(g.pending, wanted); i >= 0 {
+		wc := g.pending[i]
+		g.pending = slices.Delete(g.pending, i, i+1)
+		return wc, nil
+	}
+	for deadline := time.Now().Add(timeout); ; {
+		wc, err := g.CQ.waitEvent(deadline)
+		if err != nil || wanted(wc) {
+			return wc, err
+		}
+		g.pending = append(g.pending, wc)
+	}
+}
+
+// Poll takes a completion that has not been waited for, if there is one.
+func (g *GSI) Poll() (WC, bool, error) {
+	if n := len(g.pending); n != 0 {
+		return g.pending[n-1], true, nil
+	}
+	return g.CQ.Poll()
+}
+
+// Recv waits for a datagram, and returns it with the header before it. Its buffer is posted again.
+func (g *GSI) Recv(timeout time.Duration) (packet []byte, wc WC, err error) {
+	if wc, err = g.wait(false, timeout); err != nil {
+		return nil, wc, err
+	}
+	if wc.Status != 0 || wc.ByteLen > madBuffer {
+		return nil, wc, fmt.Errorf("a receive of QP 1 completes with %s and %d bytes: %w",
+			g.QP.l.ConstName("PVRDMA_WC_", wc.Status), wc.ByteLen, unix.EIO)
+	}
+	packet = bytes.Clone(g.recv.Bytes()[int(wc.WRID)*madPiece:][:wc.ByteLen])
+	return packet, wc, g.post(int(wc.WRID))
 }
 
 // Stop destroys QP 1 and what belongs to it.
