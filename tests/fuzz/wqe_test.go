@@ -106,9 +106,14 @@ func sharedRecv(w *world, s *script) {
 	w.Doorbell(uint32(s.u8()%3), w.Const("PVRDMA_UAR_SRQ_OFFSET"), word)
 }
 
+// kernels says whether a queue pair is the guest kernel's.
+func (w *world) kernels(q inproc.QP) bool {
+	return q.Handle == w.gsi.Handle || q.Handle == w.kqp.Handle
+}
+
 // region is what requests of a queue pair are about.
 func (w *world) region(q inproc.QP) inproc.MR {
-	if q.Handle == w.gsi.Handle || q.Handle == w.kqp.Handle {
+	if w.kernels(q) {
 		return w.kmr
 	}
 	return w.mr
@@ -136,7 +141,7 @@ func (w *world) produce(s *script, head []byte, off int, at uint32) {
 }
 
 func (w *world) ringQP(q inproc.QP, bit uint32) {
-	if w.uar != nil && q.Handle != w.gsi.Handle {
+	if w.uar != nil && !w.kernels(q) {
 		ram.Store32(w.uar, inproc.PageSize, bit|q.Handle)
 		w.Worker.Wake()
 		return
