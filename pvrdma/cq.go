@@ -269,9 +269,10 @@ func (c *completionQueue) arm(value uint32) {
 // queue empty, also right after an arm.
 func (c *completionQueue) maybe() bool { return c.notifiedAt != c.ctx.words }
 
-// look begins the grace time of a queue that may have been armed when it held something.
+// look begins the grace time of a queue that may have been armed when it held something. It reads the guest's index first: one
+// that is not valid ends the queue whether or not there is something to announce.
 func (c *completionQueue) look() {
-	if !c.inGrace && c.maybe() && c.pushed != c.told && c.unread() != 0 {
+	if !c.inGrace && c.maybe() && c.unread() != 0 && c.pushed != c.told {
 		c.enterGrace()
 	}
 }

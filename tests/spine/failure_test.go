@@ -227,7 +227,7 @@ func localFailures() []failure {
 	for i := range list {
 		list[i].status, list[i].stateB = "LOC_PROT_ERR", "RTS"
 	}
-	for _, op := range []uint32{5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 0xffffffff} {
+	for _, op := range []uint32{7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 0xffffffff} {
 		list = append(list, failure{
 			name: "an opcode that a program may not use", status: "LOC_QP_OP_ERR", stateB: "RTS",
 			request: write(0, func(wr *verbs.SendWR) {
