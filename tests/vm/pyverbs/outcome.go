@@ -11,6 +11,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -19,6 +20,11 @@ import (
 //
 //go:embed run.py
 var Runner []byte
+
+// InKernelLog is what the driver says of what the suite asks for: UC and raw packet queue pairs, and queue pairs with 65,535
+// elements for each request, which the device refuses.
+var InKernelLog = regexp.MustCompile(`^vmw_pvrdma \S+: (queuepair type [38] not supported|` +
+	`failed to write request error reg: 22|could not create queuepair, error: -14)$`)
 
 // How a test can end, as run.py spells it.
 const (
