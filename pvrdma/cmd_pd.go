@@ -106,11 +106,11 @@ func (d *Device) removeContext(c *userContext) error {
 		d.worker.retune()
 	})
 	err := errors.Join(
-		inBatches(d, c.qps, d.removeQP),
-		inBatches(d, c.srqs, d.removeSRQ),
-		inBatches(d, c.cqs, d.removeCQ),
-		inBatches(d, ownedBy(c, d.mrs.slots), d.removeMR),
-		inBatches(d, ownedBy(c, d.pds.slots), d.removePD),
+		destroyAll(d, c.qps, d.removeQP),
+		destroyAll(d, c.srqs, d.removeSRQ),
+		destroyAll(d, c.cqs, d.removeCQ),
+		destroyAll(d, ownedBy(c, d.mrs.slots), d.removeMR),
+		destroyAll(d, ownedBy(c, d.pds.slots), d.removePD),
 	)
 	d.worker.Do(func() {
 		d.contexts.remove(c.handle)
@@ -145,6 +145,19 @@ func ownedBy[T any, P interface {
 // destroyBatch is how many objects are destroyed in one visit of the worker. A process may have tens of thousands, its
 // guest waits for the end of all, and the other guests for the end of a batch.
 const destroyBatch = 64
+
+// destroyAll destroys what a process has left behind. Among several workers the end of an object may have to wait for the others,
+// which may be waiting for this one: so it begins and ends outside Worker.Do.
+func destroyAll[T any](d *Device, objects []*T, destroy func(*T) error) error {
+	if !d.worker.others {
+		return inBatches(d, objects, destroy)
+	}
+	var errs []error
+	for _, x := range slices.Clone(objects) {
+		errs = append(errs, destroy(x))
+	}
+	return errors.Join(errs...)
+}
 
 // inBatches destroys many objects, and goes on when the engine refuses one.
 func inBatches[T any](d *Device, objects []*T, destroy func(*T) error) error {

@@ -84,7 +84,7 @@ func (c *completionQueue) push(e *abi.CQE, solicited bool) error {
 		return nil
 	}
 	if c.pages.Revoked() {
-		return c.lost(c.revoked())
+		return c.gone()
 	}
 	if c.staged == stageLen || c.ring.Full(c.prod, c.cons) {
 		if err := c.makeRoom(); err != nil || c.dead {
@@ -109,6 +109,13 @@ func (c *completionQueue) push(e *abi.CQE, solicited bool) error {
 		d.worker.filled = append(d.worker.filled, c)
 	}
 	return nil
+}
+
+// gone ends a queue whose memory was unmapped. To say so to the guest touches its memory, too.
+func (c *completionQueue) gone() (err error) {
+	defer c.dev.noteFault(&err)
+	defer c.dev.worker.domain.Recover(&err)
+	return c.lost(c.revoked())
 }
 
 // makeRoom writes what was put together, and looks whether the guest has taken entries of a full queue. If not, the queue

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -56,6 +57,8 @@ type Observer interface {
 // Engine is the embedded engine.
 type Engine struct {
 	obs Observer
+	// incarnations counts the lives of queue pairs; all owners' threads count.
+	incarnations atomic.Uint64
 
 	// mu guards the fields below; control calls take it, the data path never does.
 	mu      sync.Mutex

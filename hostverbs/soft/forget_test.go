@@ -52,8 +52,14 @@ func strangers(t *testing.T) (near, far *qp) {
 	t.Helper()
 	pl, err := New(nil).NewPoller(inline{})
 	ok(t, err)
+	return strangersAt(t, pl, pl)
+}
+
+// strangersAt are strangers at two pollers.
+func strangersAt(t *testing.T, pollers ...hostverbs.Poller) (near, far *qp) {
+	t.Helper()
 	var qps [2]*qp
-	for i := range qps {
+	for i, pl := range pollers {
 		ctx, err := pl.OpenContext(hostverbs.ContextConfig{Guest: string(rune('a' + i)), GIDTableLen: 2})
 		ok(t, err, ctx.BindGID(0, hostverbs.GID{15: byte(i + 1)}, hostverbs.GIDTypeRoCEv2))
 		pd, err := ctx.AllocPD()
@@ -77,4 +83,29 @@ func strangers(t *testing.T) (near, far *qp) {
 		}
 	}
 	return near, far
+}
+
+// TestNoTwoQueuePairsHaveOneIncarnation: a message that one has let in must mean nothing to another, also not to one with the
+// same number at another owner, to which its address has moved.
+func TestNoTwoQueuePairsHaveOneIncarnation(t *testing.T) {
+	e := New(nil)
+	var pollers []hostverbs.Poller
+	for range 2 {
+		pl, err := e.NewPoller(inline{})
+		ok(t, err)
+		pollers = append(pollers, pl)
+	}
+
+	near, far := strangersAt(t, pollers...)
+
+	seen := map[uint64]bool{}
+	for range 3 {
+		for _, q := range []*qp{near, far} {
+			if seen[q.incarnation] || q.incarnation == 0 {
+				t.Errorf("incarnation %d of a queue pair is 0, or was there before", q.incarnation)
+			}
+			seen[q.incarnation] = true
+			ok(t, q.Modify(&hostverbs.QPAttr{QPState: hostverbs.StateReset}, hostverbs.QPStateMask))
+		}
+	}
 }

@@ -2,7 +2,15 @@
 
 package soft
 
-import "github.com/pvrdmad/pvrdmad/hostverbs/gsi"
+import (
+	"github.com/pvrdmad/pvrdmad/hostverbs"
+	"github.com/pvrdmad/pvrdmad/hostverbs/gsi"
+)
+
+// sendsMAD says whether a request is for a GSI queue pair: a program's datagram may be, too.
+func (q *qp) sendsMAD(wr *hostverbs.SendWR) bool {
+	return q.typ == hostverbs.QPTypeGSI || q.typ == hostverbs.QPTypeUD && wr.RemoteQPN == gsi.QPN
+}
 
 // paced says whether the guest may send a management datagram now. If not, the queue pair waits until it may.
 func (q *qp) paced() bool {

@@ -87,7 +87,7 @@ func (t *keyTable) find(key uint32) *mr {
 		return nil
 	}
 	m := t.slots[i]
-	if m == nil || m.key != key {
+	if m == nil || m.key != key || key == 0 { // a region without memory has the key 0
 		return nil
 	}
 	return m

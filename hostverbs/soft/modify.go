@@ -116,7 +116,7 @@ func (q *qp) reset() {
 	q.silence()
 	q.dead = false
 	q.established, q.toldLast = false, false
-	q.incarnation = q.pl.incarnate()
+	q.incarnation = q.ctx.eng.incarnate()
 	q.attr = hostverbs.QPAttr{Cap: q.attr.Cap}
 }
 

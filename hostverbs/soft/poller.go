@@ -34,8 +34,6 @@ type poller struct {
 	// gids is the directory by which guests are found; gidEpoch changes when it does.
 	gids     map[hostverbs.GID]*context
 	gidEpoch uint32
-	// incarnations is how many there were.
-	incarnations uint64
 	// several: there are other pollers, or have been.
 	several bool
 	// active are the queue pairs with something to do.
@@ -110,11 +108,8 @@ func (pl *poller) turn(b *budget) (worked bool) {
 	return pl.active.next().goOn(pl.now, b)
 }
 
-// incarnate returns a number that no queue pair of the poller has had: never 0.
-func (pl *poller) incarnate() uint64 {
-	pl.incarnations++
-	return pl.incarnations
-}
+// incarnate returns a number that no queue pair of the engine has had, for a message may travel to another poller's: never 0.
+func (e *Engine) incarnate() uint64 { return e.incarnations.Add(1) }
 
 // Close ends the poller. EBUSY while a context is open.
 func (pl *poller) Close() error {

@@ -85,7 +85,7 @@ func (c *context) CreateQP(p hostverbs.PD, init *hostverbs.QPInitAttr, h hostver
 	}
 	c.qps[q.num] = q
 	c.pl.owner.Do(func() {
-		q.incarnation = q.pl.incarnate()
+		q.incarnation = q.ctx.eng.incarnate()
 		if q.num == gsi.QPN {
 			c.gsi = q
 		} else {

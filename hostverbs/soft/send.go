@@ -95,7 +95,7 @@ func (q *qp) accept(wr *hostverbs.SendWR, b *budget) bool {
 		q.completeSend(wr, hostverbs.WCWRFlushErr)
 		return true
 	case hostverbs.StateRTS:
-		if q.sq.busy || q.sq.waiting != waitNone || q.typ == hostverbs.QPTypeGSI && !q.paced() {
+		if q.sq.busy || q.sq.waiting != waitNone || q.sendsMAD(wr) && !q.paced() {
 			return false
 		}
 		q.sq.start(wr, &q.attr)

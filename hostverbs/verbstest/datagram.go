@@ -40,9 +40,14 @@ func (g *guest) ud() *end {
 // udUp moves a UD queue pair from RESET to a state on the way to RTS.
 func (e *end) udUp(to hostverbs.QPState) {
 	e.g.w.t.Helper()
+	e.udUpWith(to, udQKey)
+}
+
+func (e *end) udUpWith(to hostverbs.QPState, qkey uint32) {
+	e.g.w.t.Helper()
 	for s := hostverbs.StateInit; s <= to; s++ {
 		required, _, _ := hostverbs.Transition(e.typ, s-1, s)
-		e.modify(&hostverbs.QPAttr{QPState: s, PortNum: 1, QKey: udQKey, SQPSN: 0xfffffe}, hostverbs.QPStateMask|required)
+		e.modify(&hostverbs.QPAttr{QPState: s, PortNum: 1, QKey: qkey, SQPSN: 0xfffffe}, hostverbs.QPStateMask|required)
 	}
 }
 

@@ -21,6 +21,7 @@ func fastRegCases() []Case {
 		{"a registration gives the region its key", fastRegKeys},
 		{"a registration that makes no sense fails and changes nothing", badFastReg},
 		{"a region that has memory cannot be registered", fastRegTwice},
+		{"the key 0 names no memory, nor a region that has none", keyZero},
 		{"what is not the domain's own to invalidate stays", badInvalidate},
 		{"a message can free the receiver's region", remoteInvalidate},
 		{"a message that is to free what it may not fails on both sides", badRemoteInvalidate},
@@ -386,4 +387,26 @@ func fastRegTwice(t testing.TB, env Env) {
 	w.tries(a, b, "the first registration", r.use(1, hostverbs.OpRDMAWrite, 7, 0, near.sge(0, 64)), hostverbs.WCSuccess)
 	w.tries(a, b, "the second", r.use(1, hostverbs.OpRDMAWrite, 8, 0, near.sge(0, 64)), hostverbs.WCRemAccessErr)
 	w.verify("registered twice")
+}
+
+// keyZero sends from a region that has no memory any more by the key that engines may give to such.
+func keyZero(t testing.TB, env Env) {
+	if !hasFastReg(t, env) {
+		return
+	}
+	w := newWorld(t, env)
+	a, b := w.guest(), w.guest()
+	r, far := b.fast(b.pd), a.buffer(64) // the guest's first region
+	ea, eb := w.pair(a, b, nil)
+	ea.recv(rwr(5, far.sge(0, 64)))
+	eb.send(r.reg(10, fastStart, page, 7, everything), r.inv(11, 7))
+	w.settle()
+	eb.sends("registered and invalidated", done(10, hostverbs.WCOpRegMR), done(11, hostverbs.WCOpLocalInv))
+	eb.send(wr(1, hostverbs.OpSend, hostverbs.SGE{Addr: fastStart, Length: 64}))
+	w.settle()
+	eb.sends("key 0", failed(1, hostverbs.WCLocProtErr))
+	if len(ea.dev.rq) != 1 {
+		t.Error("a receive was taken for a message that had no bytes to send")
+	}
+	w.verify("key 0")
 }

@@ -19,6 +19,7 @@ func gsiCases() []Case {
 		{"a management datagram goes to the guest that has the address, and to nobody else", madByAddress},
 		{"what is no management datagram reaches nobody", noMAD},
 		{"a guest that floods another one's GSI queue pair leaves it receives for others, and loses nothing", madFlood},
+		{"a program's datagrams flood another guest's GSI queue pair no more than its kernel's", programFlood},
 		{"a wrong request stops the GSI queue pair's send queue only", gsiErrors},
 	}
 }
@@ -174,10 +175,21 @@ func noMAD(t testing.TB, env Env) {
 	}
 }
 
-func madFlood(t testing.TB, env Env) {
+func madFlood(t testing.TB, env Env) { flood(t, env, (*guest).gsi) }
+
+// programFlood has a program send that knows the Q_Key of management datagrams.
+func programFlood(t testing.TB, env Env) {
+	flood(t, env, func(g *guest) *end {
+		e := g.newEnd(hostverbs.QPTypeUD, true)
+		e.udUpWith(hostverbs.StateRTS, gsiQKey)
+		return e
+	})
+}
+
+func flood(t testing.TB, env Env, sender func(*guest) *end) {
 	w := newWorld(t, env)
 	a, b, c := w.guest(), w.guest(), w.guest()
-	ea, eb, ec := a.gsi(), b.gsi(), c.gsi()
+	ea, eb, ec := sender(a), b.gsi(), c.gsi()
 	flood, lone, far := a.buffer(4096), c.buffer(4096), b.buffer(4096)
 	flood.fillMAD(1)
 	lone.fillMAD(1)

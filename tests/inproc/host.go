@@ -60,8 +60,9 @@ func NewHost(t testing.TB) *Host {
 		t.Fatal(err)
 	}
 	h := &Host{T: t, L: l, Engine: soft.New(nil), Domain: guestmem.NewDomain()}
-	for range workers(t) {
-		w, err := pvrdma.NewWorker(pvrdma.WorkerConfig{Provider: h.Engine, Domain: h.Domain})
+	n := workers(t)
+	for range n {
+		w, err := pvrdma.NewWorker(pvrdma.WorkerConfig{Provider: h.Engine, Domain: h.Domain, Others: n > 1})
 		if err != nil {
 			t.Fatal(err)
 		}
