@@ -58,6 +58,7 @@ func TestTheOracleNoticesEachFault(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			seen := &witness{TB: t}
+			calm()
 			w := newWorld(t, true)
 			w.t = seen
 			if name != "nothing" {
@@ -69,5 +70,17 @@ func TestTheOracleNoticesEachFault(t *testing.T) {
 				t.Errorf("%d errors were reported", seen.errors)
 			}
 		})
+	}
+}
+
+// calm returns when no goroutine of a world that has ended is ending any more: the next one would count it among what was
+// there before, and one that stays would make up for it.
+func calm() {
+	const long = 20 // milliseconds
+	for n, same := runtime.NumGoroutine(), 0; same < long; same++ {
+		time.Sleep(time.Millisecond)
+		if now := runtime.NumGoroutine(); now != n {
+			n, same = now, 0
+		}
 	}
 }
