@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -33,8 +34,13 @@ func gcc(tree, uapi string, args ...string) ([]byte, error) {
 	if _, err := os.Stat("/usr/include/" + uapiHeader); uapi == "" && err != nil {
 		return nil, fmt.Errorf("%w\nnext: apt-get install linux-libc-dev", err)
 	}
+	stubs, err := stubHeaders(tree)
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(stubs)
 	// -w: the prototypes in the headers name kernel types that nothing here declares.
-	all := []string{"-w", "-I" + shimDir, "-I" + filepath.Join(tree, driverDir)}
+	all := []string{"-w", "-I" + shimDir, "-I" + filepath.Join(tree, driverDir), "-idirafter", stubs}
 	if uapi != "" {
 		all = append(all, "-I"+uapi)
 	}
@@ -47,6 +53,35 @@ func gcc(tree, uapi string, args ...string) ([]byte, error) {
 		return nil, fmt.Errorf("gcc %s: %w\n%s", strings.Join(cmd.Args[1:], " "), err, out)
 	}
 	return out, nil
+}
+
+// include is a line of a header that names another header.
+var include = regexp.MustCompile(`(?m)^#include <([a-z0-9_/-]+\.h)>$`)
+
+// stubHeaders makes a directory with an empty file for each header that the driver's include: the compiler takes one only if
+// there is no other. The driver's list changes from one release of the kernel to the next.
+func stubHeaders(tree string) (dir string, err error) {
+	headers, err := filepath.Glob(filepath.Join(tree, driverDir, "*.h"))
+	if err != nil {
+		return "", err
+	}
+	if dir, err = os.MkdirTemp("", "pvrdma-stubs-"); err != nil {
+		return "", err
+	}
+	for _, h := range headers {
+		text, err := os.ReadFile(h)
+		if err != nil {
+			return "", errors.Join(err, os.RemoveAll(dir))
+		}
+		for _, m := range include.FindAllSubmatch(text, -1) {
+			stub := filepath.Join(dir, string(m[1]))
+			err := errors.Join(os.MkdirAll(filepath.Dir(stub), 0o700), os.WriteFile(stub, nil, 0o600))
+			if err != nil {
+				return "", errors.Join(err, os.RemoveAll(dir))
+			}
+		}
+	}
+	return dir, nil
 }
 
 // compileLayout compiles the headers with the extra arguments and reads the layout from
