@@ -129,6 +129,7 @@ func (c *completionQueue) makeRoom() (err error) {
 	if err := c.readCons(); err != nil || c.dead || !c.ring.Full(c.prod, c.cons) {
 		return err
 	}
+	c.dev.worker.giveBack()
 	if err := c.publish(); err != nil {
 		return err
 	}
@@ -189,19 +190,6 @@ func (c *completionQueue) show() {
 	} else if c.maybe() && !c.inGrace {
 		c.enterGrace()
 	}
-}
-
-// show shows the guests what was completed since the last time: one store of an index for all entries of a queue, because
-// a line that the guest looks at has to be fetched back for each.
-func (w *Worker) show() {
-	if len(w.filled) == 0 {
-		return
-	}
-	for i := 0; i < len(w.filled); i++ { // what is told to a guest may fill others
-		w.filled[i].show()
-	}
-	clear(w.filled)
-	w.filled = w.filled[:0]
 }
 
 // readCons takes the guest's index. One that is not valid ends the queue.

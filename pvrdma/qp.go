@@ -47,6 +47,8 @@ type workQueue struct {
 	base, stride uint64
 	// prodAt and consAt are where the two indices lie.
 	prodAt, consAt uint64
+	// taken says that the queue is in Worker.emptied. Worker.
+	taken bool
 }
 
 // queuePair is a queue pair of the guest: its rings here, its verbs state in the engine. What a sweep and a message look at
@@ -227,6 +229,9 @@ func (q *queuePair) prefetch(w *workQueue, n uint32) {
 
 // cost is what a request of so many bytes in so many pieces takes of its device's share, of which one is unit bytes.
 func cost(bytes uint64, pieces int, unit uint64) int {
+	if bytes <= unit && pieces < 2*sharePiece {
+		return 1 // most are short, and a division takes as long as all else here
+	}
 	bytes = min(bytes, hostverbs.VisitBytes) // the rest of it the engine moves in visits of its own
 	return max(1, int((bytes+unit-1)/unit), pieces/sharePiece)
 }
@@ -247,8 +252,18 @@ func (q *queuePair) PullRecv(wr *hostverbs.RecvWR) (ok bool, err error) {
 	}
 	q.rq.cons = q.rq.ring.Inc(q.rq.cons)
 	q.dev.live.RecvWQEs++
-	q.consumed(&q.rq)
+	q.dev.worker.taken(&q.rq, q)
 	return true, nil
+}
+
+func (q *queuePair) device() *Device { return q.dev }
+
+// giveBack implements receiveRing.
+func (q *queuePair) giveBack() {
+	q.rq.taken = false
+	if !q.dead && !q.parked {
+		q.consumed(&q.rq)
+	}
 }
 
 // CompleteSend implements hostverbs.QPHandler.

@@ -220,6 +220,7 @@ func TestMemoryThatGoesBetweenTwoLooksEndsTheQueuePair(t *testing.T) {
 	q.postRecv(2)
 	var wr hostverbs.RecvWR
 	_, _ = q.engine.h.PullRecv(&wr) // looks at the index, which says that there are two
+	r.worker.show()
 	g.unplug()
 	if ok, err := q.engine.h.PullRecv(&wr); ok || err == nil {
 		t.Errorf("pulled %v, %v", ok, err)

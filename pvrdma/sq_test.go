@@ -62,6 +62,64 @@ func TestACompletionIsNotSeenBeforeItsSlotIsFree(t *testing.T) {
 	}
 }
 
+// TestACompletionIsNotSeenBeforeTheSlotOfItsReceiveIsFree: the same of a program that keeps its receive queue full, whichever
+// queue the receive is from.
+func TestACompletionIsNotSeenBeforeTheSlotOfItsReceiveIsFree(t *testing.T) {
+	for name, shared := range map[string]bool{"a queue of its own": false, "a shared queue": true} {
+		t.Run(name, func(t *testing.T) {
+			g := newRig(t).newGuest()
+			pull, posted, index, q := g.receiving(shared)
+			seen := 0
+			g.notifier.onCQ = func() {
+				seen++
+				if got := index(); got != posted {
+					t.Errorf("a program that is told of a completion sees index %d, want %d", got, posted)
+				}
+			}
+			g.rig.worker.Do(func() {
+				var wr hostverbs.RecvWR
+				for id := uint64(1); id <= 2; id++ {
+					if ok, err := pull(&wr); !ok || err != nil || wr.WRID != id {
+						t.Errorf("pulled %t, %v, %d", ok, err, wr.WRID)
+					}
+					if err := q.engine.h.CompleteRecv(&hostverbs.WC{WRID: id, Opcode: hostverbs.WCOpRecv}); err != nil {
+						t.Error(err)
+					}
+				}
+				if got := index(); got != 0 {
+					t.Errorf("the index is %d before anything is shown: it is stored once for all", got)
+				}
+			})
+			g.rig.settle()
+			if seen != 1 {
+				t.Errorf("%d events, want 1", seen)
+			}
+		})
+	}
+}
+
+// receiving returns a queue pair of the guest kernel whose completions are armed, how its two receives are taken, how many there
+// are, and how the index is read that says which slots are free.
+func (g *guest) receiving(shared bool) (pull func(*hostverbs.RecvWR) (bool, error), posted uint32, index func() uint32, q *guestQP) {
+	pd, c := g.createPD(0), g.createCQ(0, 8)
+	if shared {
+		s := g.createSRQ(pd, 8)
+		s.post(1)
+		s.post(2)
+		q = g.createQP(pd, c, c, withSRQ(s))
+		pull, index = s.engine.h.PullRecv, func() uint32 { return s.load32(s.at(rxConsHead)) }
+	} else {
+		q = g.createQP(pd, c, c)
+		q.postRecv(1)
+		q.postRecv(2)
+		pull, index = q.engine.h.PullRecv, func() uint32 { return q.load32(q.at(rxConsHead)) }
+	}
+	q.modify(hostverbs.StateRTS)
+	c.ring(0, abi.UARCQArm)
+	g.rig.settle() // it is armed before anything is there
+	return pull, 2, index, q
+}
+
 func TestAFullSendQueueGoesInBatches(t *testing.T) {
 	r := newRig(t)
 	g := r.newGuest()
@@ -310,6 +368,7 @@ func TestReceivesArePulledInOrderRoundTheRing(t *testing.T) {
 		if ok, err := q.engine.h.PullRecv(&wr); ok || err != nil {
 			t.Fatalf("pulled %v, %v from an empty queue", ok, err)
 		}
+		g.rig.worker.show()
 		if got := q.load32(q.at(rxConsHead)); got != q.rprod {
 			t.Fatalf("the guest sees index %d, want %d", got, q.rprod)
 		}

@@ -72,10 +72,21 @@ func (s *sharedReceiveQueue) PullRecv(wr *hostverbs.RecvWR) (ok bool, err error)
 	}
 	s.rq.cons = s.rq.ring.Inc(s.rq.cons)
 	s.dev.live.RecvWQEs++
+	s.dev.worker.taken(&s.rq, s)
+	return true, nil
+}
+
+func (s *sharedReceiveQueue) device() *Device { return s.dev }
+
+// giveBack implements receiveRing.
+func (s *sharedReceiveQueue) giveBack() {
+	s.rq.taken = false
+	if s.dead {
+		return
+	}
 	if err := s.pages.Publish32(s.rq.consAt, s.rq.cons); err != nil {
 		s.broken(BadMemory, err)
 	}
-	return true, nil
 }
 
 // Posted implements hostverbs.SRQHandler. Of a queue that is over nobody is told that it runs dry.

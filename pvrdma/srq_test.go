@@ -29,6 +29,7 @@ func TestReceivesOfASharedQueueAreTakenInOrderRoundTheRing(t *testing.T) {
 			if err != nil || !ok || wr != want {
 				t.Fatalf("got %+v, %t, %v, want %+v", wr, ok, err, want)
 			}
+			g.rig.worker.show()
 			if cons := s.load32(s.at(rxConsHead)); cons != uint32(id+k)%16 {
 				t.Fatalf("after %d receives the index is %d", id+k, cons)
 			}

@@ -53,6 +53,8 @@ type Worker struct {
 	crowdedUntil int64
 	// filled are the completion queues that have entries which the guest cannot see yet. Worker.
 	filled []*completionQueue
+	// emptied are the queues of receives whose slots the guest cannot use again yet. Worker.
+	emptied []receiveRing
 
 	// pending counts tasks; the worker looks at it before it takes mu.
 	pending atomic.Int32

@@ -182,13 +182,12 @@ func (d *Device) decodeRecv(pages *guestmem.Pages, w *workQueue, wr *hostverbs.R
 	return decodeSGEs(buf[abi.RecvWQEHdrSize:], wr.SGE[:hdr.NumSGE])
 }
 
+// decodeSGEs decodes in place: a copy of what was just stored in parts waits for these stores.
 func decodeSGEs(b []byte, sges []hostverbs.SGE) error {
 	for i := range sges {
-		var x abi.SGE
-		if err := x.Decode(b[i*abi.SGESize:]); err != nil {
+		if err := (*abi.SGE)(&sges[i]).Decode(b[i*abi.SGESize:]); err != nil {
 			return err
 		}
-		sges[i] = hostverbs.SGE{Addr: x.Addr, Length: x.Length, LKey: x.LKey}
 	}
 	return nil
 }
