@@ -50,6 +50,26 @@ func (d *daemon) cpuTime(t *testing.T) time.Duration {
 	return time.Duration(ticks) * tick
 }
 
+// usesLittle looks for a second in which the daemon used little: what else the machine does makes a second dearer, and no
+// spinning worker cheaper.
+func (d *daemon) usesLittle(t *testing.T) {
+	t.Helper()
+	const idle, looks = time.Second, 5
+	limit := idle / 20 // the aim is 1 %, in ticks of 10 ms on a busy machine
+	if raceEnabled {
+		limit = idle / 5
+	}
+	least := idle
+	for n := 0; n < looks && least > limit; n++ {
+		before := d.cpuTime(t)
+		time.Sleep(idle)
+		least = min(least, d.cpuTime(t)-before)
+	}
+	if least > limit {
+		t.Errorf("the daemon used %v of %v with two idle guests, want at most %v", least, idle, limit)
+	}
+}
+
 func TestIdleGuestsCostLittleAndWakeSoon(t *testing.T) {
 	eachMode(t, func(t *testing.T, d *daemon) {
 		a, b := d.connected(testguest.Shape{Mode: verbs.Events})
@@ -57,16 +77,7 @@ func TestIdleGuestsCostLittleAndWakeSoon(t *testing.T) {
 			a.P.G.Open()
 		}
 		time.Sleep(200 * time.Millisecond)
-		before := d.cpuTime(t)
-		const idle = time.Second
-		time.Sleep(idle)
-		limit := idle / 20 // the aim is 1 %, in ticks of 10 ms on a busy machine
-		if raceEnabled {
-			limit = idle / 5
-		}
-		if used := d.cpuTime(t) - before; used > limit {
-			t.Errorf("the daemon used %v of %v with two idle guests, want at most %v", used, idle, limit)
-		}
+		d.usesLittle(t)
 		for range 5 {
 			time.Sleep(50 * time.Millisecond)
 			began := time.Now()
