@@ -7,7 +7,7 @@ import "slices"
 const (
 	// slice is how many devices that have been quiet for long a pass of a worker that spins looks at, besides all others: so
 	// a message of one guest waits for looks at these, not at every guest there is.
-	slice = 4
+	slice = 2
 	// quietPasses is how many looks in vain make a device quiet, less than a millisecond's.
 	quietPasses = 4096
 )
