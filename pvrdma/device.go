@@ -101,8 +101,8 @@ type Device struct {
 	failing fifo[commonQueue]
 	graced  fifo[*completionQueue]
 	// share and looks are how much may still be done for the device in this pass: see passShare and passLooks. unit is how
-	// many bytes are a share of it.
-	share, looks int
+	// many bytes are a share of it. shownAt is share when completions were shown last in this pass.
+	share, looks, shownAt int
 	// lively says that the device is one of Worker.lively, inVain how often it was looked at since there was something to do.
 	lively bool
 	inVain int

@@ -164,6 +164,7 @@ func (q *queuePair) serveSends() {
 		d.share -= crowdedSwitch
 	}
 	for left != 0 && !q.dead {
+		before := d.share
 		n, ok := q.gather(int(min(left, sendBatch)))
 		if !ok {
 			return
@@ -179,11 +180,20 @@ func (q *queuePair) serveSends() {
 			d.live.SendWQEs += uint64(took)
 			q.consumed(&q.sq) // before the completions are seen: who sees one may post into its slot
 		}
-		d.worker.show()
+		d.showBatch(before-d.share > n)
 		if took < n {
 			return // SendReady brings us back
 		}
 		left -= uint32(took)
+	}
+}
+
+// showBatch shows completions: those of the visit's first queue pair at once, since most visits have one, and of others when
+// they are a batch's worth or some took long. The rest is shown at the end of the visit.
+func (d *Device) showBatch(long bool) {
+	if long || d.shownAt == passShare || d.shownAt-d.share >= sendBatch {
+		d.shownAt = d.share
+		d.worker.show()
 	}
 }
 

@@ -205,6 +205,7 @@ func (w *Worker) visit(d *Device, now int64) (worked bool, next int64) {
 		return false, 0
 	}
 	d.share, d.looks, d.unit = passShare, passLooks, w.unitAt(now)
+	d.shownAt = passShare
 	d.crowded, d.served = d.served >= crowd, 0
 	ok := w.guard(d, func() { worked, next = d.poll(now) })
 	w.show()

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pvrdma
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/pvrdmad/pvrdmad/hostverbs"
+	"github.com/pvrdmad/pvrdmad/pvrdma/abi"
+)
+
+// TestCompletionsOfSeveralQueuePairsAreShownTogetherUnlessOneTookLong: a store of the index takes the line from the program that
+// looks at it, but no completion waits for a long message of another queue pair.
+func TestCompletionsOfSeveralQueuePairsAreShownTogetherUnlessOneTookLong(t *testing.T) {
+	const many = sendBatch + 4
+	for name, c := range map[string]struct {
+		long int // this queue pair's message, counted from 0, has 16 KiB
+		want []uint32
+	}{
+		"all short": {-1, []uint32{0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 17, 17, 17}},
+		"one long":  {2, []uint32{0, 1, 1, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 19}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			// Arrange: queue pairs that share a completion queue, each with one request.
+			r := newRig(t)
+			g := r.newGuest()
+			pd, cq := g.createPD(0), g.createCQ(0, 64)
+			var seen []uint32
+			var qps []*guestQP
+			for i := range many {
+				q := g.createQP(pd, cq, cq)
+				q.modify(hostverbs.StateRTS)
+				q.engine.beforePost = func() {
+					seen = append(seen, cq.unread())
+					if err := q.engine.h.CompleteSend(&hostverbs.WC{WRID: uint64(i)}); err != nil {
+						t.Error(err)
+					}
+				}
+				length := uint32(64)
+				if i == c.long {
+					length = 16 << 10
+				}
+				q.putSend(sendWQE(abi.SendWQEHdr{WRID: 1, NumSGE: 1}, nil, abi.SGE{Addr: 1, Length: length, LKey: 1}))
+				q.publishSends()
+				qps = append(qps, q)
+			}
+
+			// Act
+			for _, q := range qps {
+				q.ring(0, abi.UARQPSend)
+			}
+			r.settle()
+
+			// Assert
+			if diff := cmp.Diff(c.want, seen); diff != "" {
+				t.Errorf("completions that could be seen when each queue pair had its turn (-want +got):\n%s", diff)
+			}
+			if n := cq.unread(); n != many {
+				t.Errorf("%d completions at the end, want %d", n, many)
+			}
+		})
+	}
+}
