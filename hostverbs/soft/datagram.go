@@ -149,7 +149,10 @@ func (q *qp) spread(b []byte, far *target) hostverbs.WCStatus {
 		return q.put(far.at, b)
 	}
 	for len(b) > 0 {
-		s := entry(&q.rq.wr.SGE, &q.rq.i, &q.rq.off)
+		s := q.rq.entry()
+		if s == nil { // more than was admitted: never
+			return hostverbs.WCLocLenErr
+		}
 		n := min(s.Length-q.rq.off, uint32(len(b)))
 		at, status := q.ctx.keys.local(s.LKey, q.recvPD, s.Addr+uint64(q.rq.off), uint64(n), hostverbs.AccessLocalWrite)
 		if status == hostverbs.WCSuccess {

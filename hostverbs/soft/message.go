@@ -32,8 +32,7 @@ type message struct {
 	// path is of a datagram; of other messages the version of RoCE alone.
 	path path
 
-	// moved is how many bytes have moved. admittedBy is the incarnation of the responder that has let the message in, 0
-	// for none.
+	// moved is how many bytes have moved. admittedBy is the responder's name for the message once it has let it in, 0 before.
 	moved      uint64
 	admittedBy uint64
 	// The answer. status is the requester's completion of a replyNAK, rnrTimer the responder's min_rnr_timer of a replyRNR.

@@ -48,7 +48,11 @@ func (q *qp) movePiece(m *message, limit uint64) (uint64, hostverbs.WCStatus) {
 	n := min(limit, near.n)
 	var far span
 	if isSend(m.op) {
-		r := entry(&q.rq.wr.SGE, &q.rq.i, &q.rq.off)
+		r := q.rq.entry()
+		if r == nil { // more than was admitted: never
+			_, status := q.nak(hostverbs.EventQPFatal, hostverbs.WCRemOpErr)
+			return 0, status
+		}
 		n = min(n, uint64(r.Length-q.rq.off))
 		var status hostverbs.WCStatus
 		far, status = q.ctx.keys.local(r.LKey, q.recvPD, r.Addr+uint64(q.rq.off), n, hostverbs.AccessLocalWrite)
@@ -72,14 +76,14 @@ func (q *qp) movePiece(m *message, limit uint64) (uint64, hostverbs.WCStatus) {
 	return n, hostverbs.WCSuccess
 }
 
-// entry returns the SGE that the cursor (i, off) is in, past those that are used up. The caller knows that bytes are
-// left in the list.
-func entry(sges *[hostverbs.MaxSGE]hostverbs.SGE, i *uint8, off *uint32) *hostverbs.SGE {
-	for *off == sges[*i].Length {
-		*i++
-		*off = 0
+// entry returns the SGE of the pulled receive that the next byte goes to, nil if all are used up.
+func (r *recvQueue) entry() *hostverbs.SGE {
+	for ; r.i < r.wr.NumSGE; r.i, r.off = r.i+1, 0 {
+		if s := &r.wr.SGE[r.i]; r.off < s.Length {
+			return s
+		}
 	}
-	return &sges[*i]
+	return nil
 }
 
 // copySpan copies between the requester's memory (near) and the responder's (far), and finds out who is to blame if

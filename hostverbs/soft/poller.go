@@ -109,7 +109,8 @@ func (pl *poller) turn(b *budget) (worked bool) {
 }
 
 // incarnate returns a number that no queue pair of the engine has had, for a message may travel to another poller's: never 0.
-func (e *Engine) incarnate() uint64 { return e.incarnations.Add(1) }
+// Its lower half is 0, for the messages that the queue pair lets in to be counted there.
+func (e *Engine) incarnate() uint64 { return e.incarnations.Add(1) << 32 }
 
 // Close ends the poller. EBUSY while a context is open.
 func (pl *poller) Close() error {

@@ -57,8 +57,9 @@ type qp struct {
 	listed   bool
 	todo     todo
 	// epoch changes with everything that a peer looks at before it sends; incarnation, which no other has, when the queue
-	// pair starts anew.
+	// pair starts anew. admitted counts messages that were let in.
 	epoch       uint32
+	admitted    uint32
 	incarnation uint64
 	turn        links[*qp]
 

@@ -5,14 +5,18 @@ package soft
 import "github.com/pvrdmad/pvrdmad/hostverbs"
 
 // expects says whether the message is the one whose turn it is. The rest of a message means nothing to a queue pair that did
-// not see its beginning.
+// not see its beginning, or has seen the beginning of another one since: the address that it comes from may have been
+// another guest's meanwhile.
 // After a loss an unreliable one begins with any number.
 func (q *qp) expects(m *message) bool {
-	if m.admittedBy == 0 && !q.reliable() {
-		return true
+	if m.admittedBy == 0 {
+		return m.psn == q.attr.RQPSN || !q.reliable()
 	}
-	return m.psn == q.attr.RQPSN && (m.admittedBy == 0 || m.admittedBy == q.incarnation)
+	return m.psn == q.attr.RQPSN && m.admittedBy == q.admission() && (q.rq.have || !consumesReceive(m.op))
 }
+
+// admission names the last message that the queue pair has let in, of all messages at all queue pairs of the engine.
+func (q *qp) admission() uint64 { return q.incarnation | uint64(q.admitted) }
 
 // serve carries a message on as far as the visit allows, and writes the answer into it.
 func (q *qp) serve(m *message, b *budget) {
@@ -27,7 +31,8 @@ func (q *qp) serve(m *message, b *budget) {
 			m.rnrTimer = q.attr.MinRNRTimer
 			return
 		}
-		m.admittedBy = q.incarnation
+		q.admitted++
+		m.admittedBy = q.admission()
 		q.attr.RQPSN = m.psn
 	}
 	m.reply = replyACK

@@ -19,6 +19,7 @@ func lossCases() []Case {
 		{"without a timeout a request waits for ever", noTimeout},
 		{"a peer that goes away under a message ends it", goesAwayUnderAMessage},
 		{"a peer that started anew does not get the rest of a message", startedAnew},
+		{"a peer that lets another message in does not get the rest of the one before", movedAddress},
 	}
 }
 
@@ -226,4 +227,46 @@ func startedAnew(t testing.TB, env Env) {
 	w.settle()
 	w.verify("the rest")
 	ea.sends("the rest", failed(1, hostverbs.WCRetryExcErr))
+}
+
+// movedAddress takes the address of a message's sender away after the first bytes, gives it to a guest whose queue pair has
+// the same number and the same message, and gives it back.
+func movedAddress(t testing.TB, env Env) {
+	const n, number = longMessage, 7
+	w := newWorld(t, env)
+	a, b, c := w.guest(), w.guest(), w.guest()
+	ea, eb, ec := a.numbered(number), b.numbered(number+1), c.numbered(number)
+	la, lc := ea.linkTo(eb), ec.linkTo(eb)
+	lc.sgidIndex = 1
+	ea.up(la, hostverbs.StateRTS)
+	eb.up(eb.linkTo(ea), hostverbs.StateRTS)
+	send := func(e *end) {
+		from := e.g.buffer(n)
+		from.fill(1, number, n)
+		e.send(wr(1, hostverbs.OpSend, from.sge(0, n)))
+	}
+	eb.recv(rwr(9, b.buffer(n).sge(0, n)))
+
+	send(ea)
+	w.visit()
+	if len(ea.dev.sent) > 0 {
+		return // an engine that is faster has nothing to get wrong
+	}
+	a.unbind()
+	w.want("bind the address of another that is gone", c.ctx.BindGID(1, a.gid, v2), nil)
+	ec.up(lc, hostverbs.StateRTS)
+	send(ec)
+	for range 3 * len(w.sites) { // further than the first
+		w.visit()
+	}
+	w.want("give it back", c.ctx.UnbindGID(1, a.gid), nil)
+	w.want("bind it again", a.ctx.BindGID(0, a.gid, v2), nil)
+	w.believe()
+	w.settle()
+
+	w.verify("the rest")
+	ea.sends("the first", failed(1, hostverbs.WCRetryExcErr))
+	ec.sends("the second", failed(1, hostverbs.WCRetryExcErr))
+	eb.recvs("neither")
+	eb.in("neither", hostverbs.StateRTS)
 }
