@@ -90,6 +90,10 @@ type Context interface {
 	// SetLink takes the guest's port down, or up again; a context begins with the port up. While it is down no message leaves
 	// the guest and none reaches it, as if its cable was out: requests wait as for a peer that does not answer.
 	SetLink(up bool)
+	// Together runs fn, whose control calls destroy, deregister and modify much at once: what they promise about memory they
+	// promise for the end of Together, which waits for other owners once. fn may make the calls within Owner.Do, but Together
+	// is not called there.
+	Together(fn func())
 	// Close destroys what the context still holds. When it returns, the engine reaches none of the guest's memory.
 	Close() error
 }

@@ -105,13 +105,7 @@ func (d *Device) removeContext(c *userContext) error {
 		d.polled = without(d.polled, c)
 		d.worker.retune()
 	})
-	err := errors.Join(
-		destroyAll(d, c.qps, d.removeQP),
-		destroyAll(d, c.srqs, d.removeSRQ),
-		destroyAll(d, c.cqs, d.removeCQ),
-		destroyAll(d, ownedBy(c, d.mrs.slots), d.removeMR),
-		destroyAll(d, ownedBy(c, d.pds.slots), d.removePD),
-	)
+	err := d.destroyAll(c)
 	d.worker.Do(func() {
 		d.contexts.remove(c.handle)
 		if d.doorbells != nil {
@@ -146,17 +140,32 @@ func ownedBy[T any, P interface {
 // guest waits for the end of all, and the other guests for the end of a batch.
 const destroyBatch = 64
 
-// destroyAll destroys what a process has left behind. Among several workers the end of an object may have to wait for the others,
-// which may be waiting for this one: so it begins and ends outside Worker.Do.
-func destroyAll[T any](d *Device, objects []*T, destroy func(*T) error) error {
-	if !d.worker.others {
-		return inBatches(d, objects, destroy)
+// destroyAll destroys all objects of a context. Another worker may be at work on their memory: it is waited for once, outside
+// Worker.Do, since it may be waiting for this one. Only then the memory is let go of.
+func (d *Device) destroyAll(c *userContext) (err error) {
+	var gone []*memoryRegion
+	deregister := func(m *memoryRegion) error {
+		if err := m.engine.Dereg(); err != nil {
+			return fmt.Errorf("memory region %d: %w", m.handle, err)
+		}
+		d.mrs.remove(m.handle)
+		d.pinned -= uint64(m.npages)
+		gone = append(gone, m)
+		return nil
 	}
-	var errs []error
-	for _, x := range slices.Clone(objects) {
-		errs = append(errs, destroy(x))
+	d.engine.Together(func() {
+		err = errors.Join(
+			inBatches(d, c.qps, d.removeQP),
+			inBatches(d, c.srqs, d.removeSRQ),
+			inBatches(d, c.cqs, d.removeCQ),
+			inBatches(d, ownedBy(c, d.mrs.slots), deregister),
+			inBatches(d, ownedBy(c, d.pds.slots), d.removePD),
+		)
+	})
+	for _, m := range gone {
+		m.release()
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // inBatches destroys many objects, and goes on when the engine refuses one.

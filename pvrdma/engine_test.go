@@ -142,6 +142,8 @@ type fakeContext struct {
 	live   map[any]string        // object to kind
 	closed bool
 	links  []bool // what SetLink was told
+
+	together func()
 }
 
 // count returns the number of live objects by kind.
@@ -213,6 +215,17 @@ func (c *fakeContext) SetLink(up bool) {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
 	c.links = append(c.links, up)
+}
+
+// Together calls together, if that is set, before and after what is done.
+func (c *fakeContext) Together(fn func()) {
+	if c.together == nil {
+		fn()
+		return
+	}
+	c.together()
+	fn()
+	c.together()
 }
 
 func (c *fakeContext) Close() error {

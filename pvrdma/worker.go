@@ -22,8 +22,6 @@ type WorkerConfig struct {
 	Provider hostverbs.Provider
 	// Domain holds the memory of the worker's guests.
 	Domain *guestmem.Domain
-	// Others says that other workers use the same provider.
-	Others bool
 	// Spin is how long the worker polls without finding work before its first sleep. 0 is right unless the machine
 	// has a core to spare for it.
 	Spin time.Duration
@@ -35,8 +33,6 @@ type Worker struct {
 	domain   *guestmem.Domain
 	provider hostverbs.Provider
 	poller   hostverbs.Poller
-	// others is WorkerConfig.Others.
-	others bool
 	// clock returns the time in ns since some moment.
 	clock func() int64
 	idle  idler
@@ -70,7 +66,7 @@ var _ hostverbs.Owner = (*Worker)(nil)
 func NewWorker(cfg WorkerConfig) (*Worker, error) {
 	start := time.Now()
 	w := &Worker{
-		domain: cfg.Domain, provider: cfg.Provider, others: cfg.Others, clock: func() int64 { return int64(time.Since(start)) },
+		domain: cfg.Domain, provider: cfg.Provider, clock: func() int64 { return int64(time.Since(start)) },
 		done: make(chan struct{}),
 	}
 	w.idle.spin = cfg.Spin.Nanoseconds()

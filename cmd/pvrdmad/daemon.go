@@ -98,9 +98,7 @@ func openDaemon(c *config.Config, fd int, log *telemetry.Log) (_ *daemon, err er
 	domain := guestmem.NewDomainWith(windows(c.Windows))
 	for range workers {
 		var w *pvrdma.Worker
-		if w, err = pvrdma.NewWorker(pvrdma.WorkerConfig{
-			Provider: d.engine, Domain: domain, Spin: spin, Others: workers > 1,
-		}); err != nil {
+		if w, err = pvrdma.NewWorker(pvrdma.WorkerConfig{Provider: d.engine, Domain: domain, Spin: spin}); err != nil {
 			return nil, unavailable("engine %s: %w", engineName, err)
 		}
 		d.workers = append(d.workers, w)

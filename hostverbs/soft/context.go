@@ -54,6 +54,8 @@ type context struct {
 	ncq    int
 	nsrq   int
 	closed bool
+	// together: Together waits for other owners.
+	together bool
 }
 
 // OpenContext opens the engine for a guest.
@@ -97,9 +99,22 @@ func (c *context) errf(format string, args ...any) error {
 	return fmt.Errorf("guest %q: "+format, append([]any{c.guest}, args...)...)
 }
 
+// Together runs control calls of which the last waits for other owners for all of them.
+func (c *context) Together(fn func()) {
+	c.together = true
+	defer func() { c.together = false }() // if fn panics
+	fn()
+	c.together = false
+	c.control(func() {})
+}
+
 // control runs fn for a control call on the owner's thread. It returns when other owners are not at work any more on what fn
-// has made void.
+// has made void, unless Together sees to that.
 func (c *context) control(fn func()) {
+	if c.together {
+		c.pl.owner.Do(fn)
+		return
+	}
 	var wait bool
 	var gone []*parcel
 	c.pl.owner.Do(func() {

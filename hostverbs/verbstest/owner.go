@@ -22,9 +22,15 @@ type thread struct {
 	tid atomic.Int32
 	// wakes counts calls of Wake.
 	wakes atomic.Int32
+	// told counts calls of Do from other threads, crossed those from other owners': two that wait for each other wait for
+	// ever.
+	told, crossed atomic.Int32
 	// resting: the idle function is not called any more. The thread's own.
 	resting bool
 }
+
+// owners are the owners that run, by their threads' numbers.
+var owners sync.Map
 
 type call struct {
 	fn   func()
@@ -37,6 +43,8 @@ func newThread(idle func()) *thread {
 	o.done.Go(func() {
 		runtime.LockOSThread() // for ever
 		o.tid.Store(int32(unix.Gettid()))
+		owners.Store(o.tid.Load(), o)
+		defer owners.Delete(o.tid.Load())
 		guestmem.PrepareGoroutine()
 		o.run(idle)
 	})
@@ -79,6 +87,10 @@ func (o *thread) Do(fn func()) {
 	if o.current() {
 		fn()
 		return
+	}
+	o.told.Add(1)
+	if _, crosses := owners.Load(int32(unix.Gettid())); crosses {
+		o.crossed.Add(1)
 	}
 	c := call{fn, make(chan struct{})}
 	o.calls <- c

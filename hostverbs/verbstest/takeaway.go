@@ -4,6 +4,7 @@ package verbstest
 
 import (
 	"bytes"
+	"errors"
 	"testing"
 	"time"
 
@@ -16,11 +17,13 @@ func takeawayCases() []Case {
 	return []Case{
 		{"memory that was taken away while its bytes moved is left alone from then on", takenAway},
 		{"who takes memory away waits for every owner that is at work on it", waitsForOwners},
+		{"what is taken away together is waited for once", takenTogether},
 	}
 }
 
 // user is what uses a guest's memory.
 type user struct {
+	owner hostverbs.Owner
 	qp    hostverbs.QP
 	mr    hostverbs.MR
 	ctx   hostverbs.Context
@@ -42,6 +45,10 @@ var takeaways = []struct {
 		return u.qp.Modify(&hostverbs.QPAttr{QPState: hostverbs.StateReset}, hostverbs.QPStateMask)
 	}},
 	{"destroyed", func(u *user) error { return u.qp.Destroy() }},
+	{"deregistered together with the queue pair's end", func(u *user) (err error) {
+		u.ctx.Together(func() { u.owner.Do(func() { err = errors.Join(u.qp.Destroy(), u.mr.Dereg()) }) })
+		return err
+	}},
 	{"unmapped", func(u *user) error { return u.space.Unmap(u.base, u.size) }},
 	{"closed", func(u *user) error { return u.ctx.Close() }},
 }
@@ -61,7 +68,7 @@ func waitsForOwners(t testing.TB, env Env) {
 		go func() { w.visit(); close(visited) }()
 		<-entered
 
-		go func() { taken <- way.take(&user{ea.qp, near.mr, a.ctx, a.space, ramBase, ramBytes}) }()
+		go func() { taken <- way.take(&user{a.site.owner, ea.qp, near.mr, a.ctx, a.space, ramBase, ramBytes}) }()
 
 		select {
 		case <-taken:
@@ -104,7 +111,7 @@ func takenAway(t testing.TB, env Env) {
 			}
 		}
 
-		if err := way.take(&user{qa, near, a.ctx, a.space, 0, stormBytes}); err != nil {
+		if err := way.take(&user{a.r.owner, qa, near, a.ctx, a.space, 0, stormBytes}); err != nil {
 			t.Fatalf("%s: %v", way.name, err)
 		}
 
@@ -125,4 +132,40 @@ func takenAway(t testing.TB, env Env) {
 	}
 	b.close(t)
 	closeRunners(t, runners)
+}
+
+// takenTogether deregisters many regions while a message that uses one of them is under way, and may be with another owner.
+func takenTogether(t testing.TB, env Env) {
+	const many = 100
+	w := newWorld(t, env)
+	a, b := w.guest(), w.guest()
+	near, far := a.buffer(1<<20), b.buffer(1<<20)
+	ea, _ := w.pair(a, b, nil)
+	regions := []*region{near}
+	for range many {
+		regions = append(regions, a.buffer(1))
+	}
+	ea.send(rdma(1, hostverbs.OpRDMAWrite, far, 0, near.sge(0, 1<<20)))
+	w.visit()
+	var before []int32
+	for _, s := range w.sites {
+		before = append(before, s.owner.told.Load())
+	}
+
+	a.ctx.Together(func() {
+		a.site.owner.Do(func() {
+			for _, r := range regions {
+				w.want("deregister", r.mr.Dereg(), nil)
+			}
+		})
+	})
+
+	for i, s := range w.sites {
+		if n := s.owner.told.Load() - before[i]; s != a.site && n > 1 {
+			t.Errorf("another owner was waited for %d times, want once", n)
+		}
+	}
+	w.believe()
+	w.settle()
+	w.verify("after all")
 }

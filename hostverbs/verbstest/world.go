@@ -74,6 +74,9 @@ func (w *world) close() {
 		}
 	}
 	for _, s := range w.sites {
+		if n := s.owner.crossed.Load(); n != 0 {
+			w.t.Errorf("an owner was waited for %d times on another owner's thread", n)
+		}
 		if err := s.poller.Close(); err != nil {
 			w.t.Errorf("close the poller: %v", err)
 		}

@@ -119,6 +119,8 @@ func (c stubContext) UnbindGID(int, hostverbs.GID) error { return nil }
 
 func (c stubContext) SetLink(bool) {}
 
+func (c stubContext) Together(fn func()) { fn() }
+
 func (c stubContext) Close() error {
 	c.e.plan(func(e *stubEngine) { e.closed++ })
 	return c.e.enter("Context.Close")

@@ -62,7 +62,7 @@ func NewHost(t testing.TB) *Host {
 	h := &Host{T: t, L: l, Engine: soft.New(nil), Domain: guestmem.NewDomain()}
 	n := workers(t)
 	for range n {
-		w, err := pvrdma.NewWorker(pvrdma.WorkerConfig{Provider: h.Engine, Domain: h.Domain, Others: n > 1})
+		w, err := pvrdma.NewWorker(pvrdma.WorkerConfig{Provider: h.Engine, Domain: h.Domain})
 		if err != nil {
 			t.Fatal(err)
 		}
