@@ -142,8 +142,8 @@ func (c *context) withdraw() {
 	c.strays = c.strays || c.away > 0
 }
 
-// closeBatch is how many queue pairs are closed between two visits to others.
-const closeBatch = 64
+// controlBatch is how many queue pairs a control call changes between two visits to others.
+const controlBatch = 64
 
 // Close destroys what the guest still has. Peers of its queue pairs see loss.
 func (c *context) Close() error {
@@ -154,7 +154,7 @@ func (c *context) Close() error {
 	addresses := slices.Clone(c.gids)
 	c.unsetGIDs()
 	// From here on nothing arrives, and nothing that is sent. The keys go last: nobody is told of an error.
-	for batch := range slices.Chunk(slices.Collect(maps.Values(c.qps)), closeBatch) {
+	for batch := range slices.Chunk(slices.Collect(maps.Values(c.qps)), controlBatch) {
 		c.pl.owner.Do(func() {
 			for _, q := range batch {
 				q.detach()

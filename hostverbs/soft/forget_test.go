@@ -25,6 +25,18 @@ func TestAQueuePairThatEndsIsNotRememberedByItsPeer(t *testing.T) {
 		{"destroyed after the peer has another address", func(t *testing.T, near, far *qp) {
 			ok(t, near.ctx.BindGID(0, hostverbs.GID{15: 99}, hostverbs.GIDTypeRoCEv2), far.Destroy())
 		}},
+		{"destroyed after the port of the peer went down", func(t *testing.T, near, far *qp) {
+			near.ctx.SetLink(false)
+			ok(t, far.Destroy())
+		}},
+		{"destroyed after it has taken another address for its peer's", func(t *testing.T, _, far *qp) {
+			other := hostverbs.QPAttr{QPState: hostverbs.StateSQD}
+			ok(t, far.Modify(&other, hostverbs.QPStateMask))
+			far.pl.Progress(2)
+			other.AHAttr = far.attr.AHAttr
+			other.AHAttr.DGID[14]++
+			ok(t, far.Modify(&other, hostverbs.QPStateMask|hostverbs.QPAV), far.Destroy())
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			near, far := strangers(t)

@@ -4,6 +4,7 @@ package soft
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -93,14 +94,15 @@ func (c *context) has(gid hostverbs.GID) bool {
 	return false
 }
 
-// forgetPeers has the guest's queue pairs look their peers up again, if an address is gone by which those would find them:
-// see unlearn. Owner's thread, in a control call.
-func (c *context) forgetPeers(old gidEntry) {
-	if !old.bound || c.has(old.gid) {
-		return
-	}
-	for _, q := range c.qps {
-		q.sq.to = nil
+// forgetPeers has the guest's queue pairs look their peers up again, since an address is gone by which those would find them:
+// see unlearn. Until then they look before they send, but keep who is gone in memory.
+func (c *context) forgetPeers() {
+	for batch := range slices.Chunk(slices.Collect(maps.Values(c.qps)), controlBatch) {
+		c.pl.owner.Do(func() {
+			for _, q := range batch {
+				q.sq.to = nil
+			}
+		})
 	}
 }
 
@@ -112,8 +114,10 @@ func (c *context) changeGID(index int, g gidEntry) {
 	c.pl.owner.Do(func() {
 		c.gids[index] = g
 		c.pl.learn(c, old, g)
-		c.forgetPeers(old)
 	})
+	if old.bound && !c.has(old.gid) {
+		c.forgetPeers()
+	}
 	c.eng.tell(c.pl, func(pl *poller) { pl.learn(c, old, g) })
 }
 

@@ -14,6 +14,9 @@ func (c *context) SetLink(up bool) {
 		c.down = !up
 		c.pl.setLink(c)
 	})
+	if !up {
+		c.forgetPeers()
+	}
 	c.eng.tell(c.pl, func(pl *poller) { pl.setLink(c) })
 }
 

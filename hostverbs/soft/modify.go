@@ -69,6 +69,9 @@ func (q *qp) apply(a *hostverbs.QPAttr, mask hostverbs.AttrMask) {
 			assign(&q.attr)
 		}
 	}
+	if mask&(hostverbs.QPAV|hostverbs.QPDestQPN) != 0 {
+		q.unlearn() // who is meant no more
+	}
 	set(hostverbs.QPEnSQDAsyncNotify, func(t *hostverbs.QPAttr) { t.EnSQDAsyncNotify = a.EnSQDAsyncNotify })
 	set(hostverbs.QPAccessFlagsMask, func(t *hostverbs.QPAttr) { t.QPAccessFlags = a.QPAccessFlags })
 	set(hostverbs.QPPKeyIndex, func(t *hostverbs.QPAttr) { t.PKeyIndex = a.PKeyIndex })

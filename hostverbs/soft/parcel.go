@@ -37,7 +37,8 @@ const (
 // inboxLen is how many parcels an inbox holds, a power of two. What finds it full is tried again.
 const inboxLen = 1024
 
-// maxCollect is the most parcels that are taken out of an inbox before anything else is looked at.
+// maxCollect is the most parcels that are taken out of an inbox, or tried to be put into others, before anything else is looked
+// at.
 const maxCollect = 256
 
 // fifo is parcels, the one that has waited longest first.
@@ -189,7 +190,7 @@ func (pl *poller) giveBack(x *parcel) {
 
 // dispatch tries again to send what found no room.
 func (pl *poller) dispatch() {
-	for n := pl.outbox.n; n > 0; n-- {
+	for n := min(pl.outbox.n, maxCollect); n > 0; n-- {
 		x := pl.outbox.pop()
 		if x.recall.Load() == forsaken {
 			continue
