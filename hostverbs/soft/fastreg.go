@@ -24,9 +24,10 @@ type fastMR struct {
 	// last is the key of the last registration: the one that may be invalidated. Owner's thread.
 	last uint32
 	// away counts the messages with the memory that are with other owners. dropped: the region was invalidated meanwhile, and
-	// its pages are let go when they are back. Owner's thread.
+	// its pages are let go when they are back. waiter is a queue pair that waits for that with a registration. Owner's thread.
 	away    int
 	dropped bool
+	waiter  *qp
 }
 
 // AllocMR allocates a region for fast registration.
@@ -59,20 +60,27 @@ func (t *keyTable) fastRegion(key uint32, d *pd) *mr {
 	return m
 }
 
-// register gives a free region the memory of a request.
-func (t *keyTable) register(wr *hostverbs.SendWR, d *pd) bool {
-	m := t.fastRegion(wr.RKey, d)
-	if m == nil || m.key != 0 || m.fast.dropped || !m.fast.takes(wr) {
-		return false
+// register gives a free region the memory of a request. It waits if another owner may be at work on the pages of before.
+func (q *qp) register(wr *hostverbs.SendWR) (ok, wait bool) {
+	m := q.ctx.keys.fastRegion(wr.RKey, q.pd)
+	if m == nil || m.key != 0 || !m.fast.takes(wr) {
+		return false, false
+	}
+	if m.fast.dropped {
+		wait = m.fast.waiter == nil || m.fast.waiter == q // of two that wait one would fail anyway
+		if wait {
+			m.fast.waiter = q
+		}
+		return false, wait
 	}
 	mem, err := m.fast.src.PullPages(wr)
 	if err != nil {
-		return false
+		return false, false
 	}
 	m.mem, m.access = mem, wr.Reg.Access
 	m.start, m.length, m.offset = wr.RemoteAddr, uint64(wr.Reg.Length), wr.RemoteAddr%guestmem.PageSize
 	m.key, m.fast.last = wr.RKey, wr.RKey
-	return true
+	return true, false
 }
 
 // takes says whether a registration makes sense and fits.
@@ -90,8 +98,11 @@ func (t *keyTable) invalidate(key uint32, d *pd) bool {
 		return false
 	}
 	if m.key != 0 {
-		m.key, m.mem = 0, nil
-		m.ctx.withdrawn.Add(1)
+		m.key, m.mem, m.access = 0, nil, 0
+		m.start, m.length, m.offset = 0, 0, 0
+		if m.fast.away > 0 { // or no message that is away has any of it
+			m.ctx.withdrawn.Add(1)
+		}
 		m.fast.dropped = true
 		m.fast.drop()
 	}
@@ -103,6 +114,16 @@ func (f *fastMR) drop() {
 	if f.dropped && f.away == 0 {
 		f.dropped = false
 		f.src.DropPages()
+		f.goOn()
+	}
+}
+
+// goOn lets the registration go on that has waited, if there is one yet. Owner's thread.
+func (f *fastMR) goOn() {
+	q := f.waiter
+	f.waiter = nil
+	if q != nil && q.sq.busy && isLocal(q.sq.wr.Opcode) {
+		q.want(todoRun)
 	}
 }
 
@@ -131,21 +152,38 @@ func (x *parcel) recover() {
 // isLocal says whether an operation is about the requester's own regions alone.
 func isLocal(o hostverbs.WROpcode) bool { return o == hostverbs.OpRegMR || o == hostverbs.OpLocalInv }
 
-// doLocal carries out such an operation. All requests before it are done, and none after it has begun.
-func (q *qp) doLocal(wr *hostverbs.SendWR, b *budget) hostverbs.WCStatus {
+// local carries out such an operation, or keeps it while it has to wait. All requests before it are done, and none after it has
+// begun.
+func (q *qp) local(wr *hostverbs.SendWR, b *budget) {
+	status, wait := q.doLocal(wr, b)
+	if wait {
+		q.sq.wr, q.sq.busy = *wr, true
+		return
+	}
+	q.finish(wr, status)
+}
+
+// doLocal is local but for the completion.
+func (q *qp) doLocal(wr *hostverbs.SendWR, b *budget) (status hostverbs.WCStatus, wait bool) {
 	switch {
 	case wr.Status != hostverbs.WCSuccess:
-		return wr.Status
+		return wr.Status, false
 	case wr.Opcode == hostverbs.OpLocalInv:
 		if q.free(wr.Imm) {
-			return hostverbs.WCSuccess
+			return hostverbs.WCSuccess, false
 		}
-	case q.ctx.keys.register(wr, q.pd):
-		b.moved(uint64(wr.Reg.Pages) * fastRegPage)
-		q.pl.count.add(cntRegistrations, 1)
-		return hostverbs.WCSuccess
+	default:
+		ok, wait := q.register(wr)
+		if ok {
+			b.moved(uint64(wr.Reg.Pages) * fastRegPage)
+			q.pl.count.add(cntRegistrations, 1)
+			return hostverbs.WCSuccess, false
+		}
+		if wait {
+			return 0, true
+		}
 	}
-	return hostverbs.WCMWBindErr
+	return hostverbs.WCMWBindErr, false
 }
 
 // free invalidates a key, and says whether the queue pair might.

@@ -86,15 +86,20 @@ func strangersAt(t *testing.T, pollers ...hostverbs.Poller) (near, far *qp) {
 		qps[i] = made.(*qp)
 	}
 	near, far = qps[0], qps[1]
-	for _, p := range [][2]*qp{{near, far}, {far, near}} {
-		for _, to := range []hostverbs.QPState{hostverbs.StateInit, hostverbs.StateRTR, hostverbs.StateRTS} {
-			required, _, _ := hostverbs.Transition(hostverbs.QPTypeRC, p[0].attr.QPState, to)
-			attr := goodAttr(p[0].attr.QPState, to)
-			attr.DestQPNum, attr.AHAttr.DGID, attr.SQPSN, attr.RQPSN = p[1].num, address(p[1]), 1, 1
-			ok(t, p[0].Modify(&attr, required|hostverbs.QPStateMask))
-		}
-	}
+	join(t, near, far)
+	join(t, far, near)
 	return near, far
+}
+
+// join moves a queue pair to RTS, with another one as its peer.
+func join(t *testing.T, q, peer *qp) {
+	t.Helper()
+	for _, to := range []hostverbs.QPState{hostverbs.StateInit, hostverbs.StateRTR, hostverbs.StateRTS} {
+		required, _, _ := hostverbs.Transition(hostverbs.QPTypeRC, q.attr.QPState, to)
+		attr := goodAttr(q.attr.QPState, to)
+		attr.DestQPNum, attr.AHAttr.DGID, attr.SQPSN, attr.RQPSN = peer.num, address(peer), 1, 1
+		ok(t, q.Modify(&attr, required|hostverbs.QPStateMask))
+	}
 }
 
 // TestNoTwoQueuePairsHaveOneIncarnation: a message that one has let in must mean nothing to another, also not to one with the

@@ -123,9 +123,12 @@ func (m *mr) Dereg() error {
 	m.dead = true
 	m.ctx.control(func() {
 		m.ctx.keys.unset(m)
-		m.ctx.withdraw()
+		if m.fast == nil || m.fast.away > 0 {
+			m.ctx.withdraw()
+		}
 		if m.fast != nil {
 			m.fast.dropped = false // who ends the region lets go of its pages, too
+			m.fast.goOn()
 		}
 	})
 	m.ctx.keys.release(m.id)

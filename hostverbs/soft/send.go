@@ -100,7 +100,7 @@ func (q *qp) accept(wr *hostverbs.SendWR, b *budget) bool {
 		}
 		q.sq.start(wr, &q.attr)
 		if isLocal(wr.Opcode) && q.reliable() {
-			q.finish(wr, q.doLocal(wr, b))
+			q.local(wr, b)
 			return true
 		}
 		if q.step(wr, b) && !q.dead {
@@ -129,6 +129,10 @@ func (q *qp) resume(b *budget) {
 		}
 		q.sq.retries--
 		q.pl.count.add(cntRetries, 1)
+	}
+	if isLocal(q.sq.wr.Opcode) {
+		q.local(&q.sq.wr, b)
+		return
 	}
 	q.step(&q.sq.wr, b)
 }

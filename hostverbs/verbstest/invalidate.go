@@ -211,3 +211,55 @@ func fastRegAllocation(t testing.TB, env Env) {
 		t.Errorf("%d registrations, %d invalidations", r.src.pulls, r.src.drops)
 	}
 }
+
+func remoteInvalidateWithoutRights(t testing.TB, env Env) {
+	if !hasFastReg(t, env) {
+		return
+	}
+	w := newWorld(t, env)
+	a, b := w.guest(), w.guest()
+	r := b.fast(b.pd)
+	ea, eb := w.pair(a, b, nil)
+	eb.send(r.reg(1, fastStart, page, 7, hostverbs.AccessLocalWrite))
+	eb.recv(rwr(9))
+	w.settle()
+	send := wr(2, hostverbs.OpSendWithInv)
+	send.Imm = r.key(7)
+	ea.send(send)
+	w.settle()
+	ea.sends("freed", done(2, hostverbs.WCOpSend))
+	eb.sends("freed", done(1, hostverbs.WCOpRegMR))
+	eb.send(r.reg(3, fastStart, page, 8, everything))
+	w.settle()
+	eb.sends("registered again", done(3, hostverbs.WCOpRegMR))
+}
+
+// fastRegWaits frees a region, and registers it again, before the responder has looked at a message that is of its memory.
+func fastRegWaits(t testing.TB, env Env) {
+	if !hasFastReg(t, env) {
+		return
+	}
+	w := newWorld(t, env)
+	a, b := w.guest(), w.guest()
+	r, far := a.registered(a.pd), b.buffer(page)
+	ea, _ := w.pair(a, b, nil)
+	other, _ := w.pair(a, b, nil)
+	ea.send(rdma(1, hostverbs.OpRDMAWrite, far, 0, hostverbs.SGE{Addr: fastStart, Length: 64, LKey: r.key(7)}))
+	ea.do(func() { ea.dev.pump() })
+	again := r.reg(3, fastStart, page, 8, everything)
+	again.Reg.List = 2
+	other.send(r.inv(2, 7), again, r.inv(4, 8))
+	other.do(func() { other.dev.pump() })
+	a.site.progress(env.Clock.Now())
+	if a.site != b.site && r.src.drops != 0 {
+		t.Error("the pages are let go of while another owner may be at work on them")
+	}
+	w.settle()
+	other.sends("freed, registered and freed", done(2, hostverbs.WCOpLocalInv), done(3, hostverbs.WCOpRegMR), done(4, hostverbs.WCOpLocalInv))
+	if len(ea.dev.sent) != 1 {
+		t.Errorf("the message has %d completions, want 1", len(ea.dev.sent))
+	}
+	if r.src.pulls != 2 || r.src.drops != 2 {
+		t.Errorf("%d registrations and %d invalidations reached the device, want 2 and 2", r.src.pulls, r.src.drops)
+	}
+}
