@@ -90,6 +90,22 @@ func TestAKeyMatchesNothingUntilItsSlotWasUsedOften(t *testing.T) {
 	}
 }
 
+func TestAKeyOfARegionForFastRegistrationComesBackAfterAllOthersOfItsSlot(t *testing.T) {
+	const all = keyGenMask / (keyByteMask + 1)
+	gen, seen := uint16(0), map[uint16]int{}
+	for i := range 2 * all {
+		use, last := nextGen(gen, true)
+		if use&keyByteMask != 0 || last != use|keyByteMask || use == 0 {
+			t.Fatalf("region %d has the generations %#x to %#x", i, use, last)
+		}
+		if before, there := seen[use]; there != (i >= all) || there && before != i-all {
+			t.Fatalf("generation %#x of region %d was there at %d, want %d others between the two", use, i, before, all-1)
+		}
+		seen[use] = i
+		gen = last
+	}
+}
+
 func TestTheKeyTableGrowsToItsLimit(t *testing.T) {
 	var tab keyTable
 	all := map[uint32]*mr{}

@@ -9,10 +9,10 @@ import (
 )
 
 // A key is a slot number in the upper 17 bits and the slot's generation in the lower 15, so that a key that was
-// deregistered matches nothing until its slot has been used 32,767 times more. The low byte is part of the generation, but
-// of a region for fast registration the guest chooses it anew with each registration (ib_update_fast_reg_key in
-// include/rdma/ib_verbs.h): such a region takes all 256 generations with the same upper bits, and its slot's keys
-// come back after 127 of such. These bits are never 0, so that no key is.
+// deregistered matches nothing until its slot has gone through all 32,767 generations. An ordinary region takes one. Of a
+// region for fast registration the guest chooses the low byte anew with each registration (ib_update_fast_reg_key in
+// include/rdma/ib_verbs.h): such a region takes all 256 generations with the same upper bits, so that 127 of them in one
+// slot bring its keys back. The generation is never 0, so that no key is.
 const (
 	keySlotBits = 17
 	keyGenBits  = 32 - keySlotBits
