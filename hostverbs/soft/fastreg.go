@@ -67,11 +67,11 @@ func (q *qp) register(wr *hostverbs.SendWR) (ok, wait bool) {
 		return false, false
 	}
 	if m.fast.dropped {
-		wait = m.fast.waiter == nil || m.fast.waiter == q // of two that wait one would fail anyway
-		if wait {
-			m.fast.waiter = q
+		if other := m.fast.waiter; other != q && other.waitsFor(m) {
+			return false, false // one of two would fail anyway
 		}
-		return false, wait
+		m.fast.waiter = q
+		return false, true
 	}
 	mem, err := m.fast.src.PullPages(wr)
 	if err != nil {
@@ -125,6 +125,11 @@ func (f *fastMR) goOn() {
 	if q != nil && q.sq.busy && isLocal(q.sq.wr.Opcode) {
 		q.want(todoRun)
 	}
+}
+
+// waitsFor says whether a registration of the queue pair waits for the pages of a region. Owner's thread.
+func (q *qp) waitsFor(m *mr) bool {
+	return q != nil && q.sq.busy && isLocal(q.sq.wr.Opcode) && q.ctx.keys.fastRegion(q.sq.wr.RKey, q.pd) == m
 }
 
 // lend notes that the regions for fast registration which a request names are in use elsewhere.

@@ -106,19 +106,24 @@ func (c *context) forgetPeers() {
 	}
 }
 
-// changeGID writes an entry, and tells all pollers.
-func (c *context) changeGID(index int, g gidEntry) {
+// announce changes something of the guest's addresses, and tells all pollers.
+func (c *context) announce(change func(), tell func(pl *poller)) {
 	c.eng.directory.Lock()
 	defer c.eng.directory.Unlock()
-	old := c.gids[index]
 	c.pl.owner.Do(func() {
-		c.gids[index] = g
-		c.pl.learn(c, old, g)
+		change()
+		tell(c.pl)
 	})
+	c.eng.tell(c.pl, tell)
+}
+
+// changeGID writes an entry, and tells all pollers.
+func (c *context) changeGID(index int, g gidEntry) {
+	old := c.gids[index]
+	c.announce(func() { c.gids[index] = g }, func(pl *poller) { pl.learn(c, old, g) })
 	if old.bound && !c.has(old.gid) {
 		c.forgetPeers()
 	}
-	c.eng.tell(c.pl, func(pl *poller) { pl.learn(c, old, g) })
 }
 
 // learn keeps the poller's directory in step with a guest's table, in which one entry has taken the place of another. Owner's
@@ -135,14 +140,8 @@ func (pl *poller) learn(c *context, old, g gidEntry) {
 
 // unsetGIDs is changeGID for all entries, to nothing.
 func (c *context) unsetGIDs() {
-	c.eng.directory.Lock()
-	defer c.eng.directory.Unlock()
 	old := slices.Clone(c.gids)
-	c.pl.owner.Do(func() {
-		clear(c.gids)
-		c.pl.unlearn(old)
-	})
-	c.eng.tell(c.pl, func(pl *poller) { pl.unlearn(old) })
+	c.announce(func() { clear(c.gids) }, func(pl *poller) { pl.unlearn(old) })
 }
 
 // unlearn forgets a guest's addresses. Owner's thread.

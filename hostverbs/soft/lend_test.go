@@ -215,6 +215,23 @@ func TestOfTwoRegistrationsThatWaitForOneRegionOneFails(t *testing.T) {
 	l.expect("the first", hostverbs.WC{WRID: 1}, hostverbs.WC{WRID: 2})
 }
 
+func TestARegistrationWaitsThoughOneBeforeItHasGivenUp(t *testing.T) {
+	l := newLender(t)
+	l.post(l.inv(1, 1), l.reg(2, 2))
+	first := l.other
+	ok(t, first.Modify(&hostverbs.QPAttr{QPState: hostverbs.StateReset}, hostverbs.QPStateMask))
+	made, err := l.near.ctx.CreateQP(l.near.pd, &hostverbs.QPInitAttr{
+		SendCQ: l.near.sendCQ, RecvCQ: l.near.recvCQ, Type: hostverbs.QPTypeRC, Cap: l.near.attr.Cap,
+	}, l.told)
+	ok(t, err)
+	l.other = made.(*qp)
+	join(t, l.other, l.near)
+	l.post(l.reg(3, 3))
+	l.run(l.away)
+	l.run(l.home)
+	l.expect("the second", hostverbs.WC{WRID: 1}, hostverbs.WC{WRID: 3})
+}
+
 func TestAnInvalidationCallsNoMessageBackThatHasNothingOfTheRegion(t *testing.T) {
 	l := newLender(t)
 	made, err := l.near.ctx.AllocMR(l.near.pd, 1, &pageless{})

@@ -8,16 +8,10 @@ func (c *context) SetLink(up bool) {
 	if c.closed {
 		return
 	}
-	c.eng.directory.Lock()
-	defer c.eng.directory.Unlock()
-	c.pl.owner.Do(func() {
-		c.down = !up
-		c.pl.setLink(c)
-	})
+	c.announce(func() { c.down = !up }, func(pl *poller) { pl.setLink(c) })
 	if !up {
 		c.forgetPeers()
 	}
-	c.eng.tell(c.pl, func(pl *poller) { pl.setLink(c) })
 }
 
 // setLink keeps the poller's directory in step with the state of a guest's port. Owner's thread.
