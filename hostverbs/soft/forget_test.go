@@ -70,6 +70,12 @@ func strangers(t *testing.T) (near, far *qp) {
 // strangersAt are strangers at two pollers.
 func strangersAt(t *testing.T, pollers ...hostverbs.Poller) (near, far *qp) {
 	t.Helper()
+	return strangersOf(t, hostverbs.QPTypeRC, pollers...)
+}
+
+// strangersOf are strangers of a type.
+func strangersOf(t *testing.T, typ hostverbs.QPType, pollers ...hostverbs.Poller) (near, far *qp) {
+	t.Helper()
 	var qps [2]*qp
 	for i, pl := range pollers {
 		ctx, err := pl.OpenContext(hostverbs.ContextConfig{Guest: string(rune('a' + i)), GIDTableLen: 2})
@@ -79,7 +85,7 @@ func strangersAt(t *testing.T, pollers ...hostverbs.Poller) (near, far *qp) {
 		cq, err := ctx.CreateCQ(16)
 		ok(t, err)
 		made, err := ctx.CreateQP(pd, &hostverbs.QPInitAttr{
-			SendCQ: cq, RecvCQ: cq, Type: hostverbs.QPTypeRC, QPN: 5,
+			SendCQ: cq, RecvCQ: cq, Type: typ, QPN: 5,
 			Cap: hostverbs.QPCap{MaxSendWR: 8, MaxRecvWR: 8, MaxSendSGE: 1, MaxRecvSGE: 1},
 		}, &deaf{})
 		ok(t, err)
@@ -95,7 +101,7 @@ func strangersAt(t *testing.T, pollers ...hostverbs.Poller) (near, far *qp) {
 func join(t *testing.T, q, peer *qp) {
 	t.Helper()
 	for _, to := range []hostverbs.QPState{hostverbs.StateInit, hostverbs.StateRTR, hostverbs.StateRTS} {
-		required, _, _ := hostverbs.Transition(hostverbs.QPTypeRC, q.attr.QPState, to)
+		required, _, _ := hostverbs.Transition(q.typ, q.attr.QPState, to)
 		attr := goodAttr(q.attr.QPState, to)
 		attr.DestQPNum, attr.AHAttr.DGID, attr.SQPSN, attr.RQPSN = peer.num, address(peer), 1, 1
 		ok(t, q.Modify(&attr, required|hostverbs.QPStateMask))

@@ -8,27 +8,35 @@ import "github.com/pvrdmad/pvrdmad/hostverbs"
 func (q *qp) reach() *qp {
 	m, s := q.sq.msg, &q.sq
 	if q.ctx.down {
-		return nil
+		return q.pl.nobody(m, DropPortDown)
 	}
 	if q.datagrams() {
 		return q.pl.receiver(m)
 	}
 	p := s.to
 	if p == nil || s.toEpoch != p.epoch || s.gidEpoch != q.pl.gidEpoch {
-		p = nil
-		if q.bound() {
-			p = q.pl.resolve(m)
+		s.to = nil
+		if !q.bound() {
+			return q.pl.nobody(m, DropNoAddress)
 		}
-		s.to = p
-		if p == nil {
+		if p = q.pl.resolve(m); p == nil {
 			return nil
 		}
+		s.to = p
 		s.toEpoch, s.gidEpoch = p.epoch, q.pl.gidEpoch
 	}
 	if !p.expects(m) {
-		return nil
+		return q.pl.nobody(m, DropNoQP)
 	}
 	return p
+}
+
+// nobody counts a message that nobody receives, if it is not one that its sender sends again.
+func (pl *poller) nobody(m *message, why DropReason) *qp {
+	if m.typ != hostverbs.QPTypeRC {
+		pl.lose(why)
+	}
+	return nil
 }
 
 // bound says whether the guest has the address that the queue pair sends from, and writes of which version of RoCE it is.
@@ -45,14 +53,14 @@ func (q *qp) bound() bool {
 func (pl *poller) resolve(m *message) *qp {
 	c := pl.gids[m.dgid]
 	if c == nil || c.pl != pl || !c.reachedBy(m) {
-		return nil
+		return pl.nobody(m, DropNoAddress)
 	}
 	p := c.reachable[m.destQPN]
 	if p == nil || p.typ != m.typ || !p.receives() {
-		return nil
+		return pl.nobody(m, DropNoQP)
 	}
 	if p.attr.DestQPNum != m.srcQPN || pl.gids[p.attr.AHAttr.DGID] != m.from {
-		return nil
+		return pl.nobody(m, DropNoQP)
 	}
 	return p
 }
@@ -63,8 +71,8 @@ func (pl *poller) find(m *message) *qp {
 		return pl.receiver(m)
 	}
 	p := pl.resolve(m)
-	if p == nil || !p.expects(m) {
-		return nil
+	if p != nil && !p.expects(m) {
+		return pl.nobody(m, DropNoQP)
 	}
 	return p
 }

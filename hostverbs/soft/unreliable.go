@@ -34,7 +34,8 @@ type DropReason uint8
 const (
 	// DropNoAddress: no guest has the destination GID, in this version of RoCE.
 	DropNoAddress DropReason = iota
-	// DropNoQP: the guest has no such queue pair, or not of this type, or not ready to receive.
+	// DropNoQP: the guest has no such queue pair, or not of this type, or not ready to receive, or one that is connected
+	// with another.
 	DropNoQP
 	// DropQKey: the queue pair has another Q_Key.
 	DropQKey
@@ -46,12 +47,14 @@ const (
 	DropRefused
 	// DropNotMAD: it came to a GSI queue pair, and is no management datagram.
 	DropNotMAD
+	// DropPortDown: the port of the guest that sends is down.
+	DropPortDown
 	dropReasons
 )
 
 // String returns the reason as the metric label has it.
 func (r DropReason) String() string {
 	return [dropReasons]string{
-		"no_address", "no_qp", "q_key", "no_receive", "too_long", "refused", "not_a_mad",
+		"no_address", "no_qp", "q_key", "no_receive", "too_long", "refused", "not_a_mad", "port_down",
 	}[r]
 }

@@ -91,7 +91,7 @@ func TestDataPathCountersAreReadWhenScraped(t *testing.T) {
 		`pvrdma_engine_messages_total{operation="atomic"} 12`, `pvrdma_engine_message_bytes_total{operation="atomic"} 13`,
 		`pvrdma_engine_registrations_total 14`, `pvrdma_engine_invalidations_total 15`,
 		`pvrdma_engine_rnr_naks_total 7`, `pvrdma_engine_retries_total 8`, `pvrdma_engine_drops_total{reason="no_address"} 9`,
-		`pvrdma_engine_drops_total{reason="not_a_mad"} 3`,
+		`pvrdma_engine_drops_total{reason="not_a_mad"} 3`, `pvrdma_engine_drops_total{reason="port_down"} 2`,
 		`pvrdma_engine_memory_faults_total 10`, `pvrdma_engine_completions_total{status="RETRY_EXC_ERR"} 0`,
 		`pvrdma_guest_info{device_version="20",doorbells="poll",engine="soft",guest="vm1",roce="2"} 1`,
 		`pvrdma_build_info{goversion="go1",revision="abc",version="v1"} 1`, `pvrdma_log_lines_dropped_total 0`,

@@ -333,5 +333,5 @@ func TestAFloodOfWarningsAllocatesNothingPerEvent(t *testing.T) {
 
 func everything() (pvrdma.Counters, soft.Counters) {
 	return pvrdma.Counters{SendWQEs: 1, RecvWQEs: 2, CQEs: 10, CQEErrors: 3, Doorbells: 5, Notifications: 6, WindowsDenied: 11},
-		soft.Counters{Sends: 1, Writes: 2, Reads: 3, SendBytes: 4, WriteBytes: 5, ReadBytes: 6, Atomics: 12, AtomicBytes: 13, Registrations: 14, Invalidations: 15, RNRNAKs: 7, Retries: 8, Drops: [...]uint64{9, 8, 7, 6, 5, 4, 3}, MemoryFaults: 10}
+		soft.Counters{Sends: 1, Writes: 2, Reads: 3, SendBytes: 4, WriteBytes: 5, ReadBytes: 6, Atomics: 12, AtomicBytes: 13, Registrations: 14, Invalidations: 15, RNRNAKs: 7, Retries: 8, Drops: [...]uint64{9, 8, 7, 6, 5, 4, 3, 2}, MemoryFaults: 10}
 }
