@@ -163,6 +163,21 @@ func (e *Engine) add(pl *poller) error {
 	return nil
 }
 
+// remove takes a poller out.
+func (e *Engine) remove(pl *poller) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if pl.contexts > 0 {
+		return fmt.Errorf("%d contexts are open: %w", pl.contexts, unix.EBUSY)
+	}
+	if pl.closed {
+		return fmt.Errorf("it is closed: %w", unix.EINVAL)
+	}
+	pl.closed = true
+	e.pollers[pl.index] = nil
+	return nil
+}
+
 // open returns all pollers but one.
 func (e *Engine) open(but *poller) (all []*poller) {
 	e.mu.Lock()

@@ -4,8 +4,7 @@ package soft
 
 import (
 	"fmt"
-
-	"golang.org/x/sys/unix"
+	"sync/atomic"
 
 	"github.com/pvrdmad/pvrdmad/guestmem"
 	"github.com/pvrdmad/pvrdmad/hostverbs"
@@ -28,6 +27,8 @@ type poller struct {
 	closed   bool
 	// inbox is what other owners have sent: messages, and answers. They put in, the owner takes out.
 	inbox *ringbuf.MPSC[*parcel]
+	// left are answers of pollers that were closed when the inbox was full, linked by parcel.next.
+	left atomic.Pointer[parcel]
 
 	// Everything below belongs to the owner's thread.
 
@@ -79,6 +80,7 @@ func (pl *poller) Progress(now int64) (worked bool, next int64) {
 	b := pl.visit()
 	if pl.several {
 		pl.recover()
+		pl.pickUp()
 		pl.dispatch()
 		worked = pl.collect(&b)
 	}
@@ -114,16 +116,9 @@ func (e *Engine) incarnate() uint64 { return e.incarnations.Add(1) << 32 }
 
 // Close ends the poller. EBUSY while a context is open.
 func (pl *poller) Close() error {
-	pl.eng.mu.Lock()
-	defer pl.eng.mu.Unlock()
-	if pl.contexts > 0 {
-		return fmt.Errorf("close poller: %d contexts are open: %w", pl.contexts, unix.EBUSY)
+	if err := pl.eng.remove(pl); err != nil {
+		return fmt.Errorf("close poller: %w", err)
 	}
-	if pl.closed {
-		return fmt.Errorf("close poller: it is closed: %w", unix.EINVAL)
-	}
-	pl.closed = true
-	pl.eng.pollers[pl.index] = nil
 	pl.turnAway()
 	return nil
 }

@@ -2,8 +2,6 @@
 
 package soft
 
-import "runtime"
-
 // visitor is a guest of another owner at a poller, to whose queue pairs it has sent messages. It belongs to the poller's
 // owner.
 type visitor struct {
@@ -152,8 +150,32 @@ func (pl *poller) turnAway() {
 		pl.dismiss(v)
 	}
 	for pl.outbox.n > 0 {
-		pl.dispatch()
-		runtime.Gosched() // whoever has a full inbox is about to look into it
+		if x := pl.outbox.pop(); x.recall.Load() != forsaken {
+			x.home.leave(x)
+		}
 	}
 	pl.answers = fifo{}
+}
+
+// leave puts an answer down for the poller, who finds it in its next Progress: there is always room, and nobody waits.
+func (pl *poller) leave(x *parcel) {
+	for {
+		x.next = pl.left.Load()
+		if pl.left.CompareAndSwap(x.next, x) { // or another poller was closed at this moment
+			break
+		}
+	}
+	pl.owner.Wake()
+}
+
+// pickUp takes in what was left. Owner's thread.
+func (pl *poller) pickUp() {
+	if pl.left.Load() == nil {
+		return
+	}
+	for x := pl.left.Swap(nil); x != nil; {
+		next := x.next
+		pl.answers.push(x)
+		x = next
+	}
 }
