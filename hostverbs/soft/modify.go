@@ -57,6 +57,9 @@ func (q *qp) modify(attr *hostverbs.QPAttr, mask hostverbs.AttrMask) error {
 		q.reset()
 		return nil
 	}
+	if next == hostverbs.StateSQD && cur != next {
+		q.attr.EnSQDAsyncNotify = false // each move asks for its event anew
+	}
 	q.apply(attr, mask)
 	q.enter(cur, next)
 	return nil

@@ -63,6 +63,13 @@ func drainedEvent(t testing.TB, env Env) {
 		ea.events("still drained")
 		ea.to(hostverbs.StateRTS)
 	}
+	ea.to(hostverbs.StateSQD)
+	w.settle()
+	ea.events("drained, and not asked for this time")
+	if ea.query().EnSQDAsyncNotify {
+		t.Error("drained: en_sqd_async_notify is of the time before")
+	}
+	ea.to(hostverbs.StateRTS)
 	if a := ea.query(); a.Timeout != 9 || a.RetryCnt != 1 {
 		t.Errorf("timeout %d and retry_cnt %d after SQD, want 9 and 1", a.Timeout, a.RetryCnt)
 	}
