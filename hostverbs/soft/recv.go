@@ -61,8 +61,9 @@ func (q *qp) admitReceive(m *message, far *target) (reply, hostverbs.WCStatus) {
 	return replyACK, hostverbs.WCSuccess
 }
 
-// checkReceive checks the entries of the pulled receive that the first n bytes go to. One without length names no memory,
-// whatever its key. If the first entry holds all bytes, it says where they go.
+// checkReceive checks where the first n bytes go in the pulled receive. What lies behind them is not looked at, as an adapter
+// does not, and an entry without length names no memory, whatever its key. If the first entry holds all bytes, it says where
+// they go.
 func (q *qp) checkReceive(n uint64, far *target) hostverbs.WCStatus {
 	for i := range q.rq.wr.SGE[:q.rq.wr.NumSGE] {
 		s := &q.rq.wr.SGE[i]
@@ -72,15 +73,16 @@ func (q *qp) checkReceive(n uint64, far *target) hostverbs.WCStatus {
 		if s.Length == 0 {
 			continue
 		}
-		at, status := q.ctx.keys.local(s.LKey, q.recvPD, s.Addr, uint64(s.Length), hostverbs.AccessLocalWrite)
+		part := min(n, uint64(s.Length))
+		at, status := q.ctx.keys.local(s.LKey, q.recvPD, s.Addr, part, hostverbs.AccessLocalWrite)
 		if status != hostverbs.WCSuccess {
 			return status
 		}
-		if i == 0 && n <= uint64(s.Length) {
+		if i == 0 && n == part {
 			far.at, far.whole = at, true
 			break
 		}
-		n -= min(n, uint64(s.Length))
+		n -= part
 	}
 	return hostverbs.WCSuccess
 }

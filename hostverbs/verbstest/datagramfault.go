@@ -60,22 +60,24 @@ func badDatagramReceive(t testing.TB, env Env) {
 	refused, lying := rwr(8), rwr(8)
 	refused.Status, lying.NumSGE = hostverbs.WCLocProtErr, 255
 	type badReceive struct {
-		name string
-		wr   hostverbs.RecvWR
-		want hostverbs.WCStatus
+		name  string
+		wr    hostverbs.RecvWR
+		bytes uint32
+		want  hostverbs.WCStatus
 	}
 	bad := []badReceive{
-		{"refused by the device", refused, hostverbs.WCLocProtErr}, {"255 entries", lying, hostverbs.WCLocQPOpErr},
+		{"refused by the device", refused, 0, hostverbs.WCLocProtErr}, {"255 entries", lying, 0, hostverbs.WCLocQPOpErr},
 	}
 	for _, c := range b.badSGEs() {
 		c.sge.Length = max(c.sge.Length, hostverbs.GRHBytes)
-		bad = append(bad, badReceive{c.name, rwr(8, c.sge), hostverbs.WCLocProtErr})
+		bytes := min(c.sge.Length-hostverbs.GRHBytes, 4096)
+		bad = append(bad, badReceive{c.name, rwr(8, c.sge), bytes, hostverbs.WCLocProtErr})
 	}
 	ea := a.ud()
 	for _, c := range bad {
 		eb := b.ud()
 		eb.recv(c.wr, rwr(9))
-		ea.send(datagram(1, hostverbs.OpSend, eb))
+		ea.send(datagram(1, hostverbs.OpSend, eb, near.sge(0, uint64(c.bytes))))
 		w.settle()
 		ea.sends(c.name, done(1, hostverbs.WCOpSend))
 		ea.in(c.name, hostverbs.StateRTS)

@@ -142,12 +142,18 @@ func entriesBehindTheEnd(t testing.TB, env Env) {
 	a, b := w.guest(), w.guest()
 	ea, eb := w.pair(a, b, nil)
 	near, far := a.buffer(100), b.buffer(100)
-	eb.recv(rwr(2, far.sge(0, 100), hostverbs.SGE{Addr: 1, Length: 1, LKey: 0xdeadbeef}))
-	far.expect(0, near.fill(1, 1, 100))
-	ea.send(wr(1, hostverbs.OpSend, near.sge(0, 100)))
-	w.settle()
-	ea.sends("send", done(1, hostverbs.WCOpSend))
-	w.verify("send")
+	for what, list := range map[string][]hostverbs.SGE{
+		"an entry behind the end":    {far.sge(0, 100), {Addr: 1, Length: 1, LKey: 0xdeadbeef}},
+		"the rest of an entry":       {far.sge(0, 50), far.sge(50, 1<<31)},
+		"the rest of the only entry": {far.sge(0, 101)},
+	} {
+		eb.recv(rwr(2, list...))
+		far.expect(0, near.fill(1, uint64(len(what)), 100))
+		ea.send(wr(1, hostverbs.OpSend, near.sge(0, 100)))
+		w.settle()
+		ea.sends(what, done(1, hostverbs.WCOpSend))
+		w.verify(what)
+	}
 }
 
 func manyInOrder(t testing.TB, env Env) {
