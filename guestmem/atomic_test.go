@@ -23,17 +23,23 @@ func alongside(fn func(n uint64)) {
 	all.Wait()
 }
 
+// twoPages returns memory of two pages, and a list of them in the other order.
+func twoPages(t *testing.T, f form) ([]byte, *guestmem.Pages) {
+	t.Helper()
+	d := f.domain()
+	ram, attach := f.ram(t, 2)
+	s := d.NewSpace("vm1")
+	t.Cleanup(func() { _ = s.Close() })
+	if err := attach(s); err != nil {
+		t.Fatal(err)
+	}
+	return ram, d.pin(t, s, []uint64{page, 0}, rw)
+}
+
 func TestNoAdditionIsLostAmongOtherThreadsAndProcessors(t *testing.T) {
 	inBothForms(t, func(t *testing.T, f form) {
 		const rounds, word = 5000, page - 8
-		d := f.domain()
-		ram, attach := f.ram(t, 2)
-		s := d.NewSpace("vm1")
-		defer s.Close()
-		if err := attach(s); err != nil {
-			t.Fatal(err)
-		}
-		p := d.pin(t, s, []uint64{page, 0}, rw)
+		ram, p := twoPages(t, f)
 		seen := make([]atomic.Bool, 4*3*rounds)
 		alongside(func(uint64) {
 			for range rounds {
@@ -65,14 +71,7 @@ func TestNoAdditionIsLostAmongOtherThreadsAndProcessors(t *testing.T) {
 func TestASwapFindsWhatItLookedForOnlyIfItWroteItsOwn(t *testing.T) {
 	inBothForms(t, func(t *testing.T, f form) {
 		const rounds, word = 20000, 8
-		d := f.domain()
-		ram, attach := f.ram(t, 2)
-		s := d.NewSpace("vm1")
-		defer s.Close()
-		if err := attach(s); err != nil {
-			t.Fatal(err)
-		}
-		p := d.pin(t, s, []uint64{page, 0}, rw)
+		ram, p := twoPages(t, f)
 		var swaps, resets atomic.Uint64
 		alongside(func(n uint64) {
 			for range rounds {

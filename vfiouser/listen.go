@@ -91,16 +91,24 @@ func lockDirectory(dir string) (unlock func(), err error) {
 	return nil, fmt.Errorf("lock directory %q: %w", dir, err)
 }
 
-// checkVacant returns an error unless the path is free, or a socket on which nobody listens.
-func checkVacant(path string) error {
+// socketAt reports whether there is a socket at a path. It returns an error if there is something else.
+func socketAt(path string) (bool, error) {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil
+		return false, nil
 	case err != nil:
-		return err
+		return false, err
 	case info.Mode().Type() != fs.ModeSocket:
-		return fmt.Errorf("there is something that is no socket, remove it or choose another path: %w", unix.EEXIST)
+		return false, fmt.Errorf("%s is no socket, remove it or choose another path: %w", filepath.Base(path), unix.EEXIST)
+	}
+	return true, nil
+}
+
+// checkVacant returns an error unless the path is free, or a socket on which nobody listens.
+func checkVacant(path string) error {
+	if there, err := socketAt(path); err != nil || !there {
+		return err
 	}
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -126,14 +134,8 @@ func checkVacant(path string) error {
 
 // removeSocket removes what an earlier Listen may have left when it was interrupted.
 func removeSocket(path string) error {
-	info, err := os.Lstat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
+	if there, err := socketAt(path); err != nil || !there {
 		return err
-	case info.Mode().Type() != fs.ModeSocket:
-		return fmt.Errorf("%q is in the way, remove it: %w", path, unix.EEXIST)
 	}
 	return os.Remove(path)
 }

@@ -69,15 +69,7 @@ func TestAnAccessOfNoBytesIsAnsweredWithoutTheDevice(t *testing.T) {
 }
 
 func TestTheAnswerToAWriteGoesOutBeforeTheWorkBehindIt(t *testing.T) {
-	release := make(chan struct{})
-	r := start(t, nil, func(d *recordingDevice) {
-		d.before = func(method string) error {
-			if method == "Replied" {
-				<-release
-			}
-			return nil
-		}
-	})
+	r, _, release := startHeld(t, "Replied", 1)
 	c := r.client()
 
 	c.must(writeFrame(RegionBAR1, 0x1c, 0, 0, 0, 0)) // comes back although Replied does not
@@ -85,7 +77,7 @@ func TestTheAnswerToAWriteGoesOutBeforeTheWorkBehindIt(t *testing.T) {
 	if got := r.device().methods(); !slices.Equal(got, []string{"WriteRegion"}) {
 		t.Errorf("before the work is done: %v", got)
 	}
-	close(release)
+	release()
 	c.answer(CommandRegionRead)
 
 	if got := r.device().methods(); !slices.Equal(got, []string{"Replied", "ReadRegion"}) {

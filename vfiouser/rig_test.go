@@ -6,6 +6,7 @@ import (
 	"context"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -97,6 +98,22 @@ func start(t testing.TB, tune func(*Config), prepare func(*recordingDevice)) *ri
 	})
 	t.Cleanup(r.stop)
 	return r
+}
+
+// startHeld is start with devices of which the n-th call of a method waits for release, after it has closed reached.
+func startHeld(t testing.TB, method string, n int32) (r *rig, reached chan struct{}, release func()) {
+	var calls atomic.Int32
+	reached, released := make(chan struct{}), make(chan struct{})
+	r = start(t, nil, func(d *recordingDevice) {
+		d.before = func(m string) error {
+			if m == method && calls.Add(1) == n {
+				close(reached)
+				<-released
+			}
+			return nil
+		}
+	})
+	return r, reached, func() { close(released) }
 }
 
 // client returns a client after its handshake.

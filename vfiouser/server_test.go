@@ -8,7 +8,6 @@ import (
 	"net"
 	"path/filepath"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,16 +46,7 @@ func TestTheNextClientIsServedAtOnceAfterALoss(t *testing.T) {
 func TestTheNextClientWaitsWhileTheLastOneIsCleanedUpAfter(t *testing.T) {
 	for _, at := range []string{"Replied", "Close"} {
 		t.Run(at, func(t *testing.T) {
-			release := make(chan struct{})
-			var once atomic.Bool
-			r := start(t, nil, func(d *recordingDevice) {
-				d.before = func(method string) error {
-					if method == at && once.CompareAndSwap(false, true) {
-						<-release
-					}
-					return nil
-				}
-			})
+			r, _, release := startHeld(t, at, 1)
 			c := r.client()
 			c.must(writeFrame(RegionBAR0, 0, 1))
 			c.close()
@@ -64,7 +54,7 @@ func TestTheNextClientWaitsWhileTheLastOneIsCleanedUpAfter(t *testing.T) {
 			next := dial(t, r.path)
 			next.send(frame{command: CommandVersion, body: versionBody(0, 0, "")})
 			time.Sleep(20 * time.Millisecond)
-			close(release)
+			release()
 
 			next.answer(CommandVersion)
 			if n := len(events(&r.seen, &r.seen.busy)); n != 0 {
@@ -96,46 +86,34 @@ func TestTheEndOfTheContextEndsASessionAndWaitsForItsDevice(t *testing.T) {
 }
 
 func TestTheEndOfTheContextComesBetweenManyWrites(t *testing.T) {
-	var replied atomic.Int32
-	reached, release := make(chan struct{}), make(chan struct{})
-	r := start(t, nil, func(d *recordingDevice) {
-		d.before = func(method string) error {
-			if method == "Replied" && replied.Add(1) == 3 {
-				close(reached)
-				<-release
-			}
-			return nil
-		}
-	})
+	r, reached, release := startHeld(t, "Replied", 3)
 	c := r.client()
 	c.send(posted(multiFrame(slices.Repeat([]access{{0, RegionBAR0, 4}}, 2000)...)))
 	<-reached
 
-	time.AfterFunc(50*time.Millisecond, func() { close(release) })
+	time.AfterFunc(50*time.Millisecond, release)
 	r.stop()
 
-	if n := replied.Load(); n != 3 {
-		t.Errorf("the device worked on %d writes", n)
+	replied := 0
+	for _, method := range r.device().methods() {
+		if method == "Replied" {
+			replied++
+		}
+	}
+	if replied != 3 {
+		t.Errorf("the device worked on %d writes", replied)
 	}
 }
 
 func TestTheEndOfTheContextDoesNotWaitForAClientThatWaits(t *testing.T) {
-	release := make(chan struct{})
-	r := start(t, nil, func(d *recordingDevice) {
-		d.before = func(method string) error {
-			if method == "Replied" {
-				<-release
-			}
-			return nil
-		}
-	})
+	r, _, release := startHeld(t, "Replied", 1)
 	c := r.client()
 	c.must(writeFrame(RegionBAR0, 0, 1))
 	c.close()
 	next := dial(t, r.path)
 	time.Sleep(20 * time.Millisecond)
 
-	time.AfterFunc(20*time.Millisecond, func() { close(release) })
+	time.AfterFunc(20*time.Millisecond, release)
 	r.stop()
 
 	next.ended()

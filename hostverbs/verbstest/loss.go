@@ -58,33 +58,41 @@ func silences() []silence {
 	}
 }
 
+// silenced returns the two ends of a connection of a type, whose peer does not answer in a way. Of what it may receive there is
+// one, into far.
+func (w *world) silenced(typ hostverbs.QPType, a, b *guest, s silence, retries uint8, far *region) (ea, eb *end) {
+	ea, eb = a.newEnd(typ, false), b.newEnd(typ, false)
+	la, lb := ea.linkTo(eb), eb.linkTo(ea)
+	s.tune(w, &la, &lb)
+	la.retry = retries
+	eb.up(lb, s.state)
+	ea.up(la, hostverbs.StateRTS)
+	if s.state != hostverbs.StateReset {
+		eb.recv(rwr(9, far.sge(0, 64)))
+	}
+	if s.then != nil {
+		s.then(eb)
+		w.spin()
+		eb.dev.received = nil
+	}
+	return ea, eb
+}
+
 func noAnswer(t testing.TB, env Env) {
 	w := newWorld(t, env)
 	a, b := w.guest(), w.guest()
 	w.guest()
 	near, far := a.buffer(64), b.buffer(64)
 	for i, s := range silences() {
-		ea, eb := a.newEnd(hostverbs.QPTypeRC, false), b.newEnd(hostverbs.QPTypeRC, false)
-		la, lb := ea.linkTo(eb), eb.linkTo(ea)
-		s.tune(w, &la, &lb)
-		la.retry = uint8(i % 8)
-		eb.up(lb, s.state)
-		ea.up(la, hostverbs.StateRTS)
-		if s.state != hostverbs.StateReset {
-			eb.recv(rwr(9, far.sge(0, 64)))
-		}
-		if s.then != nil {
-			s.then(eb)
-			w.spin()
-			eb.dev.received = nil
-		}
+		retries := uint8(i % 8)
+		ea, eb := w.silenced(hostverbs.QPTypeRC, a, b, s, retries, far)
 		since := w.env.Clock.Now()
 		ea.send(rdma(1, moves()[i%5].op, far, 0, near.sge(0, 64)), wr(2, hostverbs.OpSend))
 		w.settle()
 		ea.sends(s.name, failed(1, hostverbs.WCRetryExcErr), failed(2, hostverbs.WCWRFlushErr))
 		ea.in(s.name, hostverbs.StateErr)
 		eb.recvs(s.name)
-		w.within(fmt.Sprintf("%s, %d retries", s.name, la.retry), ea.dev.sentAt-since, ackTimeout*int64(la.retry+1))
+		w.within(fmt.Sprintf("%s, %d retries", s.name, retries), ea.dev.sentAt-since, ackTimeout*int64(retries+1))
 		w.verify(s.name)
 	}
 }

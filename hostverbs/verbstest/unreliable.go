@@ -52,19 +52,7 @@ func unreliableLoss(t testing.TB, env Env) {
 		}
 		for _, m := range []hostverbs.WROpcode{hostverbs.OpSend, hostverbs.OpRDMAWriteWithImm} {
 			what := fmt.Sprintf("%s, %s", s.name, m)
-			ea, eb := a.newEnd(hostverbs.QPTypeUC, false), b.newEnd(hostverbs.QPTypeUC, false)
-			la, lb := ea.linkTo(eb), eb.linkTo(ea)
-			s.tune(w, &la, &lb)
-			eb.up(lb, s.state)
-			ea.up(la, hostverbs.StateRTS)
-			if s.state != hostverbs.StateReset {
-				eb.recv(rwr(9, far.sge(0, 64)))
-			}
-			if s.then != nil {
-				s.then(eb)
-				w.spin()
-				eb.dev.received = nil
-			}
+			ea, eb := w.silenced(hostverbs.QPTypeUC, a, b, s, 0, far)
 			since := w.env.Clock.Now()
 			length := near.sge(0, 64)
 			if s.name == "no receive" {

@@ -58,8 +58,8 @@ func (s *cStruct) paths() []string {
 	})
 }
 
-// readLayout reads every type that the abiHeaders define from an object file.
-func readLayout(obj string) (*cLayout, error) {
+// debugInformation reads what the compiler has noted in an object file.
+func debugInformation(obj string) (*dwarf.Data, error) {
 	f, err := elf.Open(obj)
 	if err != nil {
 		return nil, err
@@ -68,6 +68,15 @@ func readLayout(obj string) (*cLayout, error) {
 	d, err := f.DWARF()
 	if err != nil {
 		return nil, fmt.Errorf("read debug information: %w", err)
+	}
+	return d, nil
+}
+
+// readLayout reads every type that the abiHeaders define from an object file.
+func readLayout(obj string) (*cLayout, error) {
+	d, err := debugInformation(obj)
+	if err != nil {
+		return nil, err
 	}
 	l := &cLayout{Structs: map[string]*cStruct{}, Enums: map[string]map[string]uint32{}}
 	r := d.Reader()

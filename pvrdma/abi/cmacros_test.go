@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"bytes"
 	"debug/dwarf"
-	"debug/elf"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -76,14 +75,9 @@ func functionMacros(tree string) ([]string, error) {
 }
 
 func readMacroValues(obj string) (map[string]uint32, error) {
-	f, err := elf.Open(obj)
+	d, err := debugInformation(obj)
 	if err != nil {
 		return nil, err
-	}
-	defer f.Close()
-	d, err := f.DWARF()
-	if err != nil {
-		return nil, fmt.Errorf("read debug information: %w", err)
 	}
 	values := map[string]uint32{}
 	r := d.Reader()

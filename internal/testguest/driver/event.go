@@ -95,16 +95,32 @@ func (d *Device) stopListening() error {
 	return err
 }
 
-// slots is how many entries of a size the driver counts in a ring of the device: not a power of two.
-func (d *Device) ringSlots(pagesField string, entry int) uint32 {
-	return (d.dsr.Get32(pagesField) - 1) * ram.PageSize / uint32(entry)
-}
-
-// entry returns an entry of a device ring.
+// ringEntry returns an entry of a device ring.
 func (d *Device) ringEntry(which int, slot uint32, size int) ([]byte, error) {
 	off := uint64(slot) * uint64(size)
 	page := d.rings[which].pages[1+off/ram.PageSize]
 	return d.RAM.Bytes(page+off%ram.PageSize, size)
+}
+
+// drain takes all entries of a device ring, which are of a structure and are called what. pages is the field of the shared region that
+// says how long the ring is; the driver counts so many slots as fit, not a power of two.
+func (d *Device) drain(which int, pages, structure, what string, take func(entry []byte)) {
+	size := d.L.Size(structure)
+	n := (d.dsr.Get32(pages) - 1) * ram.PageSize / uint32(size)
+	for {
+		v, slot := d.rings[which].ring.HasData(n)
+		if v != Yes {
+			d.events.note(v, what)
+			return
+		}
+		b, err := d.ringEntry(which, slot, size)
+		if err != nil {
+			d.events.fail(err)
+			return
+		}
+		take(b)
+		d.rings[which].ring.Consume(n)
+	}
 }
 
 // drainAsync is the handler of vector 1.
@@ -112,43 +128,17 @@ func (d *Device) drainAsync() {
 	if !d.events.active.Load() {
 		return
 	}
-	size := d.L.Size("pvrdma_eqe")
-	n := d.ringSlots("async_ring_pages.num_pages", size)
-	for {
-		v, slot := d.rings[asyncRing].ring.HasData(n)
-		if v != Yes {
-			d.events.note(v, "asynchronous event")
-			return
-		}
-		b, err := d.ringEntry(asyncRing, slot, size)
-		if err != nil {
-			d.events.fail(err)
-			return
-		}
+	d.drain(asyncRing, "async_ring_pages.num_pages", "pvrdma_eqe", "asynchronous event", func(b []byte) {
 		e := d.L.View("pvrdma_eqe", b)
 		d.events.deliver(AsyncEvent{Type: e.Get32("type"), Info: e.Get32("info")})
-		d.rings[asyncRing].ring.Consume(n)
-	}
+	})
 }
 
 // drainCQ is the handler of vector 2.
 func (d *Device) drainCQ() {
-	size := d.L.Size("pvrdma_cqne")
-	n := d.ringSlots("cq_ring_pages.num_pages", size)
-	for {
-		v, slot := d.rings[cqRing].ring.HasData(n)
-		if v != Yes {
-			d.events.note(v, "completion notification")
-			return
-		}
-		b, err := d.ringEntry(cqRing, slot, size)
-		if err != nil {
-			d.events.fail(err)
-			return
-		}
+	d.drain(cqRing, "cq_ring_pages.num_pages", "pvrdma_cqne", "completion notification", func(b []byte) {
 		d.events.notify(binary.LittleEndian.Uint32(b) % d.Caps().Get32("max_cq"))
-		d.rings[cqRing].ring.Consume(n)
-	}
+	})
 }
 
 func (s *eventSink) deliver(e AsyncEvent) {
