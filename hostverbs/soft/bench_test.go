@@ -82,7 +82,7 @@ func join(p hostverbs.Poller, dom *guestmem.Domain, id byte, n int) *party {
 		pages = append(pages, uint64(a))
 	}
 	mem := must(space.Pin(pages, guestmem.ProtRead|guestmem.ProtWrite))
-	g.ctx = must(p.OpenContext(hostverbs.ContextConfig{Guest: fmt.Sprint("guest", id), GIDTableLen: 1}))
+	g.ctx = must(p.OpenContext(hostverbs.ContextConfig{Guest: fmt.Sprint("guest", id), GIDTableLen: 2}))
 	check(g.ctx.BindGID(0, g.gid, hostverbs.GIDTypeRoCEv2))
 	g.pd = must(g.ctx.AllocPD())
 	g.cq = must(g.ctx.CreateCQ(16))
