@@ -16,6 +16,10 @@ import (
 // into the list of those that wait for a turn.
 const maxTimers = 256
 
+// leftByAnswers is how many requests a visit has time for, however many answers have come back: a guest whose queue pairs have
+// messages with other owners may get as many as a visit takes, each time.
+const leftByAnswers = hostverbs.VisitWRs / 4
+
 // poller is the engine's share of one owner thread.
 type poller struct {
 	eng   *Engine
@@ -83,6 +87,7 @@ func (pl *poller) Progress(now int64) (worked bool, next int64) {
 		pl.pickUp()
 		pl.dispatch()
 		worked = pl.collect(&b)
+		b.wrs = max(b.wrs, leftByAnswers)
 	}
 	for n := pl.active.guests.n + pl.visitors.n; n > 0 && pl.active.n+pl.visitors.n > 0 && b.left(); n-- {
 		if pl.turn(&b) {
