@@ -93,6 +93,8 @@ type Device struct {
 	// What follows belongs to the worker.
 
 	failed bool
+	// pageAt is the index in polled of the page that is looked at next.
+	pageAt int
 	// busy says that the device had work left at the end of its last visit.
 	busy bool
 	// ready are the queue pairs that wait for a turn, failing the queues whose queue pairs are to fail, graced the completion

@@ -129,9 +129,12 @@ func (d *Device) Rung() {
 // catchUp serves the doorbells that were rung until now, so that a command sees their effect. Other guests have their
 // turns in between. Command goroutine.
 func (d *Device) catchUp() {
-	for more := d.hasDoorbells(); more; {
+	if !d.hasDoorbells() {
+		return
+	}
+	for more, pages := true, len(d.polled); more; {
 		more = false
-		d.do(func() { more = d.takeDoorbells() })
+		d.do(func() { pages, more = d.takeDoorbells(pages) })
 	}
 }
 
@@ -151,18 +154,28 @@ func (d *Device) hasDoorbells() bool {
 	return false
 }
 
-// takeDoorbells serves doorbells and reports whether more wait. Runs inside Device.do.
-func (d *Device) takeDoorbells() (more bool) {
+// takeDoorbells serves doorbells, those of some pages among them. It returns how many of these are left, and whether it is to be
+// called again. Runs inside Device.do.
+func (d *Device) takeDoorbells(pages int) (left int, more bool) {
 	if d.failed {
 		d.trapped.drop()
-		return false
+		return 0, false
 	}
 	d.looks = passLooks
 	d.takeTrapped()
-	for _, c := range d.polled {
-		d.takePage(c)
+	for ; pages > 0 && d.looks > 0; pages-- {
+		d.takePage(d.nextPage())
 	}
-	return !d.failed && d.trapped.waiting.Load() != 0
+	return pages, !d.failed && (pages > 0 || d.trapped.waiting.Load() != 0)
+}
+
+// nextPage returns the context whose doorbell page is looked at next. There is one.
+func (d *Device) nextPage() *userContext {
+	if d.pageAt >= len(d.polled) {
+		d.pageAt = 0
+	}
+	d.pageAt++
+	return d.polled[d.pageAt-1]
 }
 
 // dropDoorbells forgets doorbells that were rung and not served. Runs inside Worker.Do.
@@ -260,6 +273,7 @@ func (d *Device) takePage(c *userContext) (worked, watched bool) {
 		}
 	}
 	if d.doorbells.Load32(base+abi.UARCQOffset) != 0 {
+		d.looks--
 		v := d.doorbells.Swap32(base+abi.UARCQOffset, 0)
 		if q := d.cqs.get(v & abi.UARHandleMask); q == nil || q.ctx != c {
 			d.violation(BadDoorbell, errNoSuchObject) // it may hide one that is good
@@ -321,8 +335,8 @@ func (d *Device) quiet() bool {
 // poll does a bounded amount of the device's work and reports whether there was any, and when to come again.
 func (d *Device) poll(now int64) (worked bool, next int64) {
 	worked = d.takeTrapped()
-	for _, c := range d.polled {
-		did, watched := d.takePage(c)
+	for n := len(d.polled); n > 0 && d.looks > 0; n-- { // what is not looked at comes first in the next pass
+		did, watched := d.takePage(d.nextPage())
 		worked = worked || did
 		if watched {
 			next = earlier(next, now+firstIdleStep)
