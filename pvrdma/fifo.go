@@ -2,6 +2,8 @@
 
 package pvrdma
 
+import "slices"
+
 // fifo is a queue of one thread. It keeps its memory, so that a queue in use allocates nothing once it has been as long
 // as it gets.
 type fifo[T any] struct {
@@ -12,6 +14,16 @@ type fifo[T any] struct {
 func (f *fifo[T]) len() int { return len(f.items) - f.head }
 
 func (f *fifo[T]) push(x T) { f.items = append(f.items, x) }
+
+// putBack makes x the oldest element.
+func (f *fifo[T]) putBack(x T) {
+	if f.head == 0 {
+		f.items = slices.Insert(f.items, 0, x)
+		return
+	}
+	f.head--
+	f.items[f.head] = x
+}
 
 // front returns the oldest element. There is one.
 func (f *fifo[T]) front() T { return f.items[f.head] }

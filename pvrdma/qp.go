@@ -163,14 +163,14 @@ func (q *queuePair) serveSends() {
 	if left != 0 && d.unit == crowdedBytes && d.share < passShare {
 		d.share -= crowdedSwitch
 	}
-	for left != 0 && !q.dead {
+	for first := true; left != 0 && !q.dead; first = false {
 		before := d.share
 		n, ok := q.gather(int(min(left, sendBatch)))
 		if !ok {
 			return
 		}
 		if n == 0 {
-			q.later()
+			q.waitOn(first && before > 0)
 			return
 		}
 		took := q.engine.PostSend(d.sends[:n])
@@ -337,20 +337,6 @@ func (q *queuePair) settle() {
 	if !q.parked && (q.failing || q.sendCQ.failing || q.recvCQ.failing || (q.srq != nil && q.srq.failing)) {
 		q.failing = false
 		q.engine.Fail()
-	}
-}
-
-// later gives the queue pair another turn.
-func (q *queuePair) later() {
-	if !q.dead && !q.parked {
-		q.enqueue()
-	}
-}
-
-func (q *queuePair) enqueue() {
-	if !q.queued {
-		q.queued = true
-		q.dev.ready.push(q)
 	}
 }
 
