@@ -278,8 +278,13 @@ func (d *Device) observe(e Event) {
 
 func (d *Device) guest() Guest { return Guest{Name: d.cfg.Name} }
 
-// violation reports that the guest broke a rule. err is a value made once where the data path calls it.
+// violationLooks is how many looks a violation takes of a pass: to count it, and to see that its line is one too many, takes
+// as long as these.
+const violationLooks = 16
+
+// violation reports that the guest broke a rule. err is a value made once where the data path calls it. Worker thread.
 func (d *Device) violation(r GuestErrorReason, err error) {
+	d.looks -= violationLooks
 	d.observe(GuestError{Guest: d.guest(), Reason: r, Err: err})
 }
 
