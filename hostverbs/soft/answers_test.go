@@ -20,6 +20,7 @@ type between struct {
 	devices     []*sink
 	wr          []hostverbs.SendWR
 	at          int
+	a, b        *party
 }
 
 func newBetween(n int) *between {
@@ -29,12 +30,12 @@ func newBetween(n int) *between {
 		here: must(e.NewPoller(inline{})), there: must(e.NewPoller(inline{})), now: int64(time.Hour), dom: guestmem.NewDomain(),
 		wr: []hostverbs.SendWR{{Opcode: hostverbs.OpRDMAWrite, Flags: hostverbs.SendSignaled}},
 	}
-	a, b := join(w.here, w.dom, 1, guestmem.PageSize), join(w.there, w.dom, 2, guestmem.PageSize)
+	w.a, w.b = join(w.here, w.dom, 1, guestmem.PageSize), join(w.there, w.dom, 2, guestmem.PageSize)
 	for range n {
 		d, e := &sink{}, &sink{}
-		q, peer := a.create(d), b.create(e)
-		connect(q, peer, b)
-		connect(peer, q, a)
+		q, peer := w.a.create(d), w.b.create(e)
+		connect(q, peer, w.b)
+		connect(peer, q, w.a)
 		w.qps, w.devices = append(w.qps, q), append(w.devices, d)
 	}
 	return w
@@ -89,5 +90,64 @@ func TestAnswersFromElsewhereLeaveTurnsToTheOtherGuests(t *testing.T) {
 	}
 	if sent < rounds*hostverbs.VisitWRs/2 {
 		t.Errorf("%d messages were answered in %d rounds", sent, rounds)
+	}
+}
+
+// TestNothingIsLostWhenAnInboxIsFull: neither messages that find no room nor answers.
+func TestNothingIsLostWhenAnInboxIsFull(t *testing.T) {
+	const many = soft.InboxLen + 200
+	w := newBetween(many)
+	rounds := 3
+	for range rounds {
+		w.post(many)
+		for range 2 * many / hostverbs.VisitWRs { // what found no room is tried again, in vain
+			w.here.Progress(w.now)
+		}
+		for range 4 * many / hostverbs.VisitWRs { // the same for answers, of which nobody takes any
+			w.there.Progress(w.now)
+		}
+		for range 8 * many / hostverbs.VisitWRs {
+			w.now += 1000
+			w.here.Progress(w.now)
+			w.there.Progress(w.now)
+		}
+	}
+	for i, d := range w.devices {
+		if d.sent != rounds || d.bad != hostverbs.WCSuccess {
+			t.Fatalf("queue pair %d: %d completions of %d messages, with %v", i, d.sent, rounds, d.bad)
+		}
+	}
+}
+
+// TestNothingIsKeptOfMessagesWhenTheirGuestLeaves: most of them are in an inbox, some were looked at, and some have no room.
+func TestNothingIsKeptOfMessagesWhenTheirGuestLeaves(t *testing.T) {
+	const many = soft.InboxLen + 200
+	for name, looks := range map[string]int{"before anybody has looked": 0, "among answers": 3, "all answered": many / 16} {
+		t.Run(name, func(t *testing.T) {
+			w := newBetween(many)
+			w.post(many)
+			for range looks {
+				w.there.Progress(w.now)
+			}
+			check(w.a.ctx.Close())
+			w.there.Progress(w.now)
+			check(w.b.ctx.Close())
+			for _, p := range []hostverbs.Poller{w.here, w.there} {
+				for range many / hostverbs.VisitWRs { // answers that nobody waits for
+					p.Progress(w.now)
+				}
+				w.now += int64(time.Hour)
+				p.Progress(w.now)
+				if worked, next := p.Progress(w.now); worked || next != 0 {
+					t.Errorf("there is something left to do: %v, %d", worked, next)
+				}
+				check(p.Close())
+			}
+			for _, d := range w.devices {
+				if d.sent != 0 {
+					t.Fatal("a message completes after its guest has left")
+				}
+			}
+		})
 	}
 }

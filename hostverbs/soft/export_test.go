@@ -8,4 +8,5 @@ const (
 	MaxPollers   = maxPollers
 	CrowdedBytes = crowdedBytes
 	CrowdedFor   = crowdedFor
+	InboxLen     = inboxLen
 )
