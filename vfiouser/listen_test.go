@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -93,6 +94,9 @@ func TestASocketOnWhichSomebodyListensIsLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
+	if err := first.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
 	for range 2 { // the probe, and this connection
 		accepted, err := first.Accept()
 		if err != nil {

@@ -154,6 +154,10 @@ var sequences = map[string]struct {
 	"INIT to RTR twice": {twice(modifyQP().honest), unix.EINVAL},
 	"RTR to RTS twice":  {twice(func(b *board) layout.View { return b.ToRTS(b.qps["RTR"].Handle) }), unix.EINVAL},
 	"RTS before RTR":    {[]step{func(b *board) layout.View { return b.ToRTS(b.qps["INIT"].Handle) }}, unix.EINVAL},
+	"RTS from INIT, which the guest calls RTR": {[]step{func(b *board) layout.View {
+		v := b.ToRTS(b.qps["INIT"].Handle)
+		return v.Set("attr_mask", v.Get("attr_mask")|b.Mask("CUR_STATE")).Set("attrs.cur_qp_state", 2)
+	}}, unix.EINVAL},
 	"RTR from RESET": {[]step{func(b *board) layout.View {
 		return modifyQP().honest(b).Set("qp_handle", uint64(b.qps["RESET"].Handle))
 	}}, unix.EINVAL},

@@ -31,6 +31,9 @@ func TestAThousandFailedStartsLeaveNothing(t *testing.T) {
 	g := h.Guest(inproc.Options{Name: "a"})
 	g.Layout()
 	good := g.DSR.Get("cq_ring_pages.pdir_dma")
+	g.LoadDSR()
+	g.LoadDSR() // reads the capabilities that the first one has written
+	before := g.State()
 	files, goroutines := openFiles(t), runtime.NumGoroutine()
 	for n := range 1000 {
 		// Every other start fails with its first ring, the others with its second, when the first one is pinned.
@@ -53,6 +56,9 @@ func TestAThousandFailedStartsLeaveNothing(t *testing.T) {
 		t.Error("a ring of a failed start is still pinned")
 	}
 	g.LoadDSR()
+	if diff := before.Diff(g.State()); diff != "" {
+		t.Errorf("something of the failed starts is still there:\n%s", diff)
+	}
 	if e := g.Control("ACTIVATE"); e != 0 {
 		t.Errorf("a good start afterwards: ERR is %d", e)
 	}

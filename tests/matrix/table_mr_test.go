@@ -67,7 +67,7 @@ func createMR() command {
 				with("of all memory", allMemory, taken(1), refused(unix.EINVAL, 3)),
 				with("for fast registration", forFastRegistration, taken(2), refused(unix.EINVAL, 3))),
 			"nchunks": join(
-				refused(unix.EINVAL, 0, 1, mrPages-1, 1<<18+1, 0x100001, 1<<31, max32),
+				refused(unix.EINVAL, 0, 1, mrPages-1, 1<<18+1, 0x100001, num("a product that wraps", at(1<<20+mrPages)), 1<<31, max32),
 				ignored("more pages than the bytes touch", mrPages+1, sparePages, 1<<18),
 				with("for fast registration", forFastRegistration,
 					taken(1, fastRegPages-1, fastRegPages), refused(unix.EINVAL, 0, fastRegPages+1, 1<<18, 1<<31, max32))),
