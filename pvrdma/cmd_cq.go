@@ -72,7 +72,7 @@ func (d *Device) removeCQ(c *completionQueue) error {
 		d.pinned -= abi.CQPages(c.ring.N)
 		c.release()
 		if used {
-			d.failUsers(c)
+			d.failUsers()
 		}
 	})
 	if used {

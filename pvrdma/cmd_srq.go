@@ -138,7 +138,7 @@ func (d *Device) removeSRQ(s *sharedReceiveQueue) error {
 		d.pinned -= s.pages.Len() / abi.PageSize
 		s.release()
 		if used {
-			d.failUsers(s)
+			d.failUsers()
 		}
 	})
 	if used {

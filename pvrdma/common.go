@@ -2,44 +2,38 @@
 
 package pvrdma
 
-// common is the part of what several queue pairs use, a completion queue or a shared receive queue, that takes them along when
-// it fails. Worker.
-type common struct {
-	// failing says that it has failed and not all its queue pairs have, failAt is the next slot of Device.qps to look at for
-	// them.
-	failing bool
-	failAt  int
-}
+// failUsers fails the queue pairs that use a queue which several use, a completion queue or a shared receive queue, and which
+// is dead now. It does so in the next passes: a guest may have thousands of both. One look at all queue pairs that begins
+// after the last queue has failed finds those of all, so that nothing is kept of a queue: a guest can make and destroy queues
+// faster than their queue pairs are found.
+func (d *Device) failUsers() { d.failLeft = len(d.qps.slots) }
 
-func (c *common) part() *common { return c }
-
-// commonQueue is what several queue pairs use.
-type commonQueue interface {
-	part() *common
-	usedBy(q *queuePair) bool
-}
-
-// failUsers fails the queue pairs that use a queue, in the next passes: a guest may have thousands of both.
-func (d *Device) failUsers(x commonQueue) {
-	c := x.part()
-	c.failing, c.failAt = true, 0
-	d.failing.push(x)
-}
-
-// spreadFailures fails queue pairs of queues that have failed.
+// spreadFailures fails queue pairs of queues that have failed. A look at one goes on to its queues, and counts for two.
 func (d *Device) spreadFailures() {
-	for d.failing.len() > 0 && d.looks > 0 {
-		x := d.failing.front()
-		c := x.part()
-		if c.failAt >= len(d.qps.slots) {
-			c.failing = false
-			d.failing.pop()
+	slots := d.qps.slots
+	for ; d.failLeft > 0 && d.looks > 0; d.failLeft-- {
+		d.looks--
+		if d.failAt >= len(slots) {
+			d.failAt = 0
+		}
+		q := slots[d.failAt]
+		d.failAt++
+		if q == nil {
 			continue
 		}
 		d.looks--
-		if q := d.qps.slots[c.failAt]; q != nil && x.usedBy(q) {
+		if q.orphaned() {
 			q.failLater()
 		}
-		c.failAt++
 	}
+}
+
+// orphaned says whether a queue that the queue pair uses has failed and the queue pair was not told, and takes it for told from
+// then on.
+func (q *queuePair) orphaned() bool {
+	if q.told || (!q.sendCQ.dead && !q.recvCQ.dead && (q.srq == nil || !q.srq.dead)) {
+		return false
+	}
+	q.told = true
+	return true
 }

@@ -67,12 +67,9 @@ type completionQueue struct {
 	inGrace   bool
 	graceFrom int64
 	graceMark uint64
-	common
 	// users counts the queue pairs that use it, at is where it stands in the context's list. Written inside Worker.Do.
 	users, at int
 }
-
-func (c *completionQueue) usedBy(q *queuePair) bool { return q.sendCQ == c || q.recvCQ == c }
 
 // stageLen is how many entries are put together before they are written to the guest, at most.
 const stageLen = sendBatch
@@ -235,7 +232,7 @@ func (c *completionQueue) fail() {
 	}
 	c.dead = true
 	c.dev.asyncEvent(abi.EventCQErr, c.handle)
-	c.dev.failUsers(c)
+	c.dev.failUsers()
 }
 
 // arm serves a doorbell that came by message. The guest may have looked at the queue before the doorbell reached us, so

@@ -97,11 +97,11 @@ type Device struct {
 	pageAt int
 	// busy says that the device had work left at the end of its last visit.
 	busy bool
-	// ready are the queue pairs that wait for a turn, failing the queues whose queue pairs are to fail, graced the completion
-	// queues whose grace time is running.
-	ready   fifo[*queuePair]
-	failing fifo[commonQueue]
-	graced  fifo[*completionQueue]
+	// ready are the queue pairs that wait for a turn, graced the completion queues whose grace time is running.
+	ready  fifo[*queuePair]
+	graced fifo[*completionQueue]
+	// failAt is the next slot of qps to look at for queue pairs whose queues have failed, failLeft how many are left to look at.
+	failAt, failLeft int
 	// share and looks are how much may still be done for the device in this pass: see passShare and passLooks. unit is how
 	// many bytes are a share of it. shownAt is share when completions were shown last in this pass.
 	share, looks, shownAt int
@@ -239,7 +239,8 @@ func (d *Device) clearTables() {
 	d.qps = newTable[queuePair](firstHandle, d.caps.MaxQP-firstHandle)
 	d.srqs = newTable[sharedReceiveQueue](firstHandle, max(d.caps.MaxSRQ, firstHandle)-firstHandle)
 	d.pinned, d.polled = 0, nil
-	d.ready, d.failing, d.graced = fifo[*queuePair]{}, fifo[commonQueue]{}, fifo[*completionQueue]{}
+	d.ready, d.graced = fifo[*queuePair]{}, fifo[*completionQueue]{}
+	d.failAt, d.failLeft = 0, 0
 	d.busy, d.unflushed = false, false
 }
 

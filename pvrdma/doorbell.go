@@ -321,7 +321,7 @@ func (d *Device) takeQPWord(c *userContext) bool {
 // quiet reports whether poll would find nothing to do. It touches no memory of the guest's, so that it needs no guard: most
 // looks at most devices end here.
 func (d *Device) quiet() bool {
-	if d.unflushed || d.failing.len()|d.ready.len()|d.graced.len() != 0 {
+	if d.unflushed || d.failLeft|d.ready.len()|d.graced.len() != 0 {
 		return false
 	}
 	for _, c := range d.polled {
@@ -342,7 +342,7 @@ func (d *Device) poll(now int64) (worked bool, next int64) {
 			next = earlier(next, now+firstIdleStep)
 		}
 	}
-	if d.failing.len() != 0 {
+	if d.failLeft != 0 {
 		d.spreadFailures()
 		worked = true
 	}

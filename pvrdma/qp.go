@@ -74,6 +74,8 @@ type queuePair struct {
 	ctx *userContext
 	pd  *protectionDomain
 	typ abi.QPType
+	// told says that it was to go to the error state because a queue that it uses has failed. Worker.
+	told bool
 	// reported is the state that the Observer heard of last. Command goroutine.
 	reported hostverbs.QPState
 	pinned   uint32 // pages
@@ -334,7 +336,7 @@ func (q *queuePair) failLater() {
 // settle moves the queue pair to the error state now if it is to go there: a guest that was told of an error of its completion
 // queue may ask. Runs inside Worker.Do.
 func (q *queuePair) settle() {
-	if !q.parked && (q.failing || q.sendCQ.failing || q.recvCQ.failing || (q.srq != nil && q.srq.failing)) {
+	if !q.parked && (q.failing || q.orphaned()) {
 		q.failing = false
 		q.engine.Fail()
 	}
@@ -386,7 +388,7 @@ func (q *queuePair) restart() {
 	q.parked = true
 	q.sq.prod, q.sq.cons = 0, 0
 	q.rq.prod, q.rq.cons = 0, 0
-	q.failing = false
+	q.failing, q.told = false, false
 	q.dead = q.pages.Revoked()
 }
 

@@ -26,7 +26,6 @@ type sharedReceiveQueue struct {
 	rq workQueue
 	// dead says that the ring must not be looked at any more.
 	dead bool
-	common
 	// users counts the queue pairs that use it, at is where it stands in the context's list. Written inside Worker.Do.
 	users, at int
 }
@@ -34,8 +33,6 @@ type sharedReceiveQueue struct {
 var _ hostverbs.SRQHandler = (*sharedReceiveQueue)(nil)
 
 func (s *sharedReceiveQueue) place() *int { return &s.at }
-
-func (s *sharedReceiveQueue) usedBy(q *queuePair) bool { return q.srq == s }
 
 // rung serves a doorbell. Receives are taken when a message needs one, so that a doorbell which is lost or late does no harm:
 // all that is done is to look whether the guest's index is one.
@@ -122,7 +119,7 @@ func (s *sharedReceiveQueue) broken(r GuestErrorReason, err error) {
 	s.dead = true
 	s.dev.violation(r, err)
 	s.dev.asyncEvent(abi.EventSRQErr, s.handle)
-	s.dev.failUsers(s)
+	s.dev.failUsers()
 }
 
 // release lets go of the queue's memory. Runs inside Worker.Do.
