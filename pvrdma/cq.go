@@ -74,18 +74,19 @@ type completionQueue struct {
 // stageLen is how many entries are put together before they are written to the guest, at most.
 const stageLen = sendBatch
 
-// push appends a completion, to be shown by Worker.show. An error means that the guest's memory failed. It guards itself, and
-// touches the guest's memory only if it must.
+// push appends a completion, to be shown by Worker.show. An error means that the guest's memory failed; of a queue that has
+// ended for another reason nobody hears here, and its queue pairs end in order. It guards itself, and touches the guest's memory
+// only if it must.
 func (c *completionQueue) push(e *abi.CQE, solicited bool) error {
 	if c.dead {
 		return nil
 	}
 	if c.pages.Revoked() {
-		return c.gone()
+		return faultOf(c.gone())
 	}
 	if c.staged == stageLen || c.ring.Full(c.prod, c.cons) {
 		if err := c.makeRoom(); err != nil || c.dead {
-			return err
+			return faultOf(err)
 		}
 	}
 	e.Encode(c.stage[c.staged*abi.CQESize:])

@@ -248,7 +248,8 @@ func cost(bytes uint64, pieces int, unit uint64) int {
 	return max(1, int((bytes+unit-1)/unit), pieces/sharePiece)
 }
 
-// PullRecv implements hostverbs.QPHandler.
+// PullRecv implements hostverbs.QPHandler. Memory that was unmapped ends the queue pair in its turn; memory that fails ends the
+// guest.
 func (q *queuePair) PullRecv(wr *hostverbs.RecvWR) (ok bool, err error) {
 	defer q.dev.noteFault(&err)
 	defer q.dev.worker.domain.Recover(&err)
@@ -260,7 +261,7 @@ func (q *queuePair) PullRecv(wr *hostverbs.RecvWR) (ok bool, err error) {
 	}
 	if err := q.dev.decodeRecv(q.pages, &q.rq, wr); err != nil {
 		q.broken(BadMemory, err)
-		return false, err
+		return false, faultOf(err)
 	}
 	q.rq.cons = q.rq.ring.Inc(q.rq.cons)
 	q.dev.live.RecvWQEs++
@@ -298,9 +299,25 @@ func (q *queuePair) Event(e hostverbs.EventType) {
 	var err error
 	defer q.dev.noteFault(&err)
 	defer q.dev.worker.domain.Recover(&err)
-	if typ, ok := asyncEvent(e); ok && !q.dead {
+	if typ, ok := asyncEvent(e); ok && q.tells(e) {
 		q.dev.asyncEvent(typ, q.handle)
 	}
+}
+
+// tells says whether the guest is to hear of an event. Of a queue pair that has ended it hears no more than that the queue pair
+// takes nothing from its shared receive queue: the guest's kernel waits for that before it destroys the queue pair.
+func (q *queuePair) tells(e hostverbs.EventType) bool {
+	return !q.dead || e == hostverbs.EventQPLastWQEReached && q.dev.qps.get(q.handle) == q
+}
+
+// faultOf returns what an engine is to hear of an error of a queue's memory: it drops the work of a guest whose memory failed,
+// and that guest is reset. Memory that was unmapped costs one queue, and what is left of the others' work is flushed.
+func faultOf(err error) error {
+	var fault *guestmem.FaultError
+	if err != nil && errors.As(err, &fault) {
+		return err
+	}
+	return nil
 }
 
 // noteFault is deferred by what the engine calls: if this guest's memory failed, the guest fails with it, whoever the

@@ -3,7 +3,6 @@
 package pvrdma
 
 import (
-	"errors"
 	"math"
 
 	"github.com/pvrdmad/pvrdmad/guestmem"
@@ -61,11 +60,7 @@ func (s *sharedReceiveQueue) PullRecv(wr *hostverbs.RecvWR) (ok bool, err error)
 	}
 	if err := s.dev.decodeRecv(s.pages, &s.rq, wr); err != nil {
 		s.broken(BadMemory, err)
-		var fault *guestmem.FaultError
-		if errors.As(err, &fault) {
-			return false, err
-		}
-		return false, nil
+		return false, faultOf(err)
 	}
 	s.rq.cons = s.rq.ring.Inc(s.rq.cons)
 	s.dev.live.RecvWQEs++
