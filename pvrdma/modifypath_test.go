@@ -99,15 +99,23 @@ func softSubject(t *testing.T, typ hostverbs.QPType) *subject {
 	t.Helper()
 	r := newRigOn(t, soft.New(nil))
 	g := r.idleGuest(defaultConfig(), true)
-	g.driver = abi.VersionMax
-	if err := g.dev.Activate(g.driver, uarPFN); err != nil {
-		t.Fatal(err)
-	}
-	g.eng = &fakeContext{e: r.engine} // it has no part in this
-	g.must(&abi.CmdCreateBindReq{Hdr: hdr(abi.CmdCreateBind), NewGID: abi.GID{0: 0xfe, 1: 0x80, 15: 1}, GIDType: abi.GIDTypes(hostverbs.GIDTypeRoCEv2)}, nil)
+	g.restart()
 	pd, c := g.createPD(0), g.createCQ(0, 8)
 	made := g.createQP(pd, c, c, func(req *abi.CmdCreateQPReq) { req.QPType = abi.QPType(typ) })
 	return &subject{guest: g, q: made.dev(), typ: typ, port: g.limits()}
+}
+
+// restart switches the device of a guest of the embedded engine on, and gives it an address.
+func (g *guest) restart() {
+	g.t.Helper()
+	g.driver = abi.VersionMax
+	if err := g.dev.Activate(g.driver, uarPFN); err != nil {
+		g.t.Fatal(err)
+	}
+	g.eng = &fakeContext{e: g.rig.engine} // it has no part in this
+	g.must(&abi.CmdCreateBindReq{
+		Hdr: hdr(abi.CmdCreateBind), NewGID: abi.GID{0: 0xfe, 1: 0x80, 15: 1}, GIDType: abi.GIDTypes(hostverbs.GIDTypeRoCEv2),
+	}, nil)
 }
 
 // goodAttrs are attributes that every transition to a state accepts on a RoCE port.

@@ -17,6 +17,18 @@ type Pace struct {
 	due int64
 }
 
+// Paces keeps the pace of each guest by name, for as long as the guest may come back: one that resets its device has sent what
+// it has sent.
+type Paces map[string]*Pace
+
+// Of returns the pace of a guest, always the same.
+func (p Paces) Of(guest string) *Pace {
+	if p[guest] == nil {
+		p[guest] = &Pace{}
+	}
+	return p[guest]
+}
+
 // Take says whether one more may be sent now, in ns on any clock, and counts it.
 func (p *Pace) Take(now int64) bool {
 	if p.Wait(now) > 0 {

@@ -38,6 +38,18 @@ func TestABurstPassesAtOnceAndThenOneInEachInterval(t *testing.T) {
 	}
 }
 
+func TestAGuestsPaceIsKeptAndNoOthers(t *testing.T) {
+	all := Paces{}
+	for range Burst {
+		if !all.Of("a").Take(0) {
+			t.Fatal("one of a burst has to wait")
+		}
+	}
+	if all.Of("a").Take(0) || !all.Of("b").Take(0) {
+		t.Error("the pace of one guest is another, or that of another guest the same")
+	}
+}
+
 // However a guest asks, in any time there passes a burst and what the intervals allow, and who waits as long as it is told
 // passes.
 func TestNeverMoreThanABurstAndOneInEachInterval(t *testing.T) {

@@ -31,8 +31,8 @@ type context struct {
 	// the owner's thread, too.
 	reachable map[uint32]*qp
 	gsi       *qp
-	// mads says how many management datagrams the guest may send. It belongs to the owner's thread.
-	mads gsi.Pace
+	// mads says how many management datagrams the guest may send, over all its contexts. It belongs to the owner's thread.
+	mads *gsi.Pace
 	// waiting are the guest's queue pairs that wait for a turn, turn the guest's place among the guests that have such.
 	// They belong to the owner's thread.
 	waiting list[*qp]
@@ -79,6 +79,7 @@ func (pl *poller) OpenContext(cfg hostverbs.ContextConfig) (hostverbs.Context, e
 			MaxPD:  bound(cfg.Limits.MaxPD, maxPD),
 			MaxSRQ: bound(cfg.Limits.MaxSRQ, maxSRQ),
 		},
+		mads:      pl.paces.Of(cfg.Guest),
 		gids:      make([]gidEntry, cfg.GIDTableLen),
 		reachable: make(map[uint32]*qp),
 		qps:       make(map[uint32]*qp),

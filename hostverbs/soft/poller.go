@@ -8,6 +8,7 @@ import (
 
 	"github.com/pvrdmad/pvrdmad/guestmem"
 	"github.com/pvrdmad/pvrdmad/hostverbs"
+	"github.com/pvrdmad/pvrdmad/hostverbs/gsi"
 	"github.com/pvrdmad/pvrdmad/internal/timerwheel"
 	"github.com/pvrdmad/pvrdmad/ringbuf"
 )
@@ -26,9 +27,10 @@ type poller struct {
 	owner hostverbs.Owner
 	// index is the poller's place in Engine.pollers.
 	index int
-	// contexts and closed are guarded by Engine.mu.
+	// contexts, closed and paces are guarded by Engine.mu. What is in paces belongs to the owner's thread.
 	contexts int
 	closed   bool
+	paces    gsi.Paces
 	// inbox is what other owners have sent: messages, and answers. They put in, the owner takes out.
 	inbox *ringbuf.MPSC[*parcel]
 	// left are answers of pollers that were closed when the inbox was full, linked by parcel.next.
@@ -69,7 +71,7 @@ func newPoller(e *Engine, o hostverbs.Owner) *poller {
 	}
 	return &poller{
 		eng: e, owner: o, inbox: inbox,
-		gids: make(map[hostverbs.GID]*context),
+		paces: gsi.Paces{}, gids: make(map[hostverbs.GID]*context),
 		// The first Progress brings the wheel to the present; nothing is armed before.
 		timers: timerwheel.New(0),
 	}
