@@ -76,15 +76,17 @@ type Device struct {
 
 	engine   hostverbs.Context // nil while the device is not active
 	linkDown bool
-	uarPFN   uint64
-	version  uint32 // what driver and device have in common
-	kernel   *userContext
-	contexts table[userContext]
-	pds      table[protectionDomain]
-	mrs      table[memoryRegion]
-	cqs      table[completionQueue]
-	qps      table[queuePair]
-	srqs     table[sharedReceiveQueue]
+	// activation is what Worker.activations was when the device was switched on.
+	activation uint64
+	uarPFN     uint64
+	version    uint32 // what driver and device have in common
+	kernel     *userContext
+	contexts   table[userContext]
+	pds        table[protectionDomain]
+	mrs        table[memoryRegion]
+	cqs        table[completionQueue]
+	qps        table[queuePair]
+	srqs       table[sharedReceiveQueue]
 	// pinned counts pages of objects that are registered now.
 	pinned uint64
 	// polled are the contexts whose doorbell pages are looked at, in no order.

@@ -275,6 +275,32 @@ func TestAMemoryFaultOnTheWorkersThreadIsSurvived(t *testing.T) {
 	eventually(t, "the other device takes its request", func() bool { return len(hq.engine.taken()) == 1 })
 }
 
+// TestAFaultOfTheTimeBeforeAResetIsNotTheNextStarts: another worker has found it, and this one hears of it when the device was
+// switched off and on again.
+func TestAFaultOfTheTimeBeforeAResetIsNotTheNextStarts(t *testing.T) {
+	r := newRig(t)
+	r.newGuest()
+	g, fd := r.fileGuest("vm2")
+	q, _ := g.rcQP(userPage, 8)
+	truncate(t, fd)
+	var fault *guestmem.FaultError
+	if err := guestmem.CopyIn(q.pageOf(), 0, make([]byte, 8)); !errors.As(err, &fault) {
+		t.Fatalf("copied into memory that is gone: %v", err)
+	}
+	found := r.worker.activations.Load()
+	if err := g.dev.Reset(); err != nil {
+		t.Fatal(err)
+	}
+	g.activate()
+
+	if r.worker.blameUntil(fault, found) || len(g.notifier.failures()) != 0 {
+		t.Errorf("failures %v of a device that was switched on after the fault", g.notifier.failures())
+	}
+	if !r.worker.blame(fault) || len(g.notifier.failures()) != 1 {
+		t.Errorf("failures %v after a fault of the present, want one", g.notifier.failures())
+	}
+}
+
 func TestAFaultThatAnotherWorkerHasFoundResetsItsOwner(t *testing.T) {
 	r := newLiveRig(t)
 	healthy := r.newGuest()

@@ -3,7 +3,6 @@
 package pvrdma
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -37,8 +36,9 @@ type Worker struct {
 	clock func() int64
 	idle  idler
 
-	// devices is written inside Do only; the worker reads it.
-	devices []*Device
+	// devices is written inside Do only; the worker reads it. activations counts those that were ever in it: all read it.
+	devices     []*Device
+	activations atomic.Uint64
 	// maxSleep bounds an idle step by how many user doorbell pages are polled. Written inside Do only.
 	maxSleep int64
 	// tid is the worker's thread, or that of who has taken its place.
@@ -247,21 +247,6 @@ func (w *Worker) catch(fn func()) (err error) {
 	return nil
 }
 
-// blame fails the device whose memory failed, if it is one of the worker's.
-func (w *Worker) blame(err error) bool {
-	var fault *guestmem.FaultError
-	if !errors.As(err, &fault) {
-		return false
-	}
-	for _, d := range w.devices {
-		if d.mem == fault.Space {
-			d.fail(err)
-			return true
-		}
-	}
-	return false
-}
-
 // progress calls the engine. A panic in there belongs to no guest that we could name, so that every guest of the engine is
 // reset; a fault of guest memory, which the engine should have handled itself, belongs to its owner.
 func (w *Worker) progress(now int64) (worked bool, next int64) {
@@ -296,6 +281,7 @@ func asError(r any) error {
 // addDevice and removeDevice run inside Do.
 func (w *Worker) addDevice(d *Device) {
 	w.devices = append(slices.Clone(w.devices), d)
+	d.activation = w.activations.Add(1)
 	w.retune()
 }
 
