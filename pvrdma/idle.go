@@ -63,14 +63,14 @@ type idler struct {
 	restart atomic.Bool
 }
 
-// threadName is the name of the worker's thread for ps, top and taskset: 15 bytes at most.
+// threadName is the name of a worker's thread for ps, top and taskset, but for its number: 15 bytes at most with that.
 const threadName = "pvrdma-worker"
 
-// prepareThread names the worker's thread tid, and makes its sleeps as exact as the kernel can: the default slack of 50 us
+// prepareThread names the thread tid of worker number index, and makes its sleeps as exact as the kernel can: the default slack of 50 us
 // is more than the first idle step.
-func (i *idler) prepareThread(tid int32) {
+func (i *idler) prepareThread(tid int32, index int) {
 	// A failure leaves the process's name, and the default slack, which costs latency and nothing else.
-	_ = os.WriteFile(fmt.Sprintf("/proc/self/task/%d/comm", tid), []byte(threadName), 0)
+	_ = os.WriteFile(fmt.Sprintf("/proc/self/task/%d/comm", tid), fmt.Appendf(nil, "%s%d", threadName, index), 0)
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 }
 

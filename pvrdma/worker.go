@@ -21,6 +21,8 @@ type WorkerConfig struct {
 	Provider hostverbs.Provider
 	// Domain holds the memory of the worker's guests.
 	Domain *guestmem.Domain
+	// Index says which of the workers of a provider this one is, from 0 on: the name of its thread ends with that number.
+	Index int
 	// Spin is how long the worker polls without finding work before its first sleep. 0 is right unless the machine
 	// has a core to spare for it.
 	Spin time.Duration
@@ -76,7 +78,7 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 		return nil, fmt.Errorf("start worker on engine %s: %w", cfg.Provider.Name(), err)
 	}
 	w.poller = p
-	go w.run()
+	go w.run(cfg.Index)
 	return w, nil
 }
 
@@ -98,12 +100,12 @@ func (w *Worker) Wake() { w.idle.wake() }
 // attend ends a long idle step: there may be something to look at soon.
 func (w *Worker) attend() { w.idle.attend(w.clock()) }
 
-func (w *Worker) run() {
+func (w *Worker) run(index int) {
 	defer close(w.done)
 	runtime.LockOSThread() // for ever: no other goroutine ever runs on this thread, so that its number tells us apart
 	w.tid.Store(int32(unix.Gettid()))
 	guestmem.PrepareGoroutine()
-	w.idle.prepareThread(w.tid.Load())
+	w.idle.prepareThread(w.tid.Load(), index)
 	now, fresh := w.clock(), false // fresh: the worker has just slept, and read the clock afterwards
 	for stale := 0; ; stale++ {
 		w.idle.beginPass()

@@ -4,6 +4,8 @@ package pvrdma
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -122,6 +124,25 @@ func TestAnEngineWithoutAPollerStartsNoWorker(t *testing.T) {
 	e.refuseWith("NewPoller", unix.ENODEV)
 	_, err := NewWorker(WorkerConfig{Provider: e, Domain: guestmem.NewDomain()})
 	wantErrno(t, err, unix.ENODEV)
+}
+
+// TestEachWorkersThreadHasANameOfItsOwn, which ps and top show: one that is busy can be told from one that is not.
+func TestEachWorkersThreadHasANameOfItsOwn(t *testing.T) {
+	for _, index := range []int{0, 1, 15} {
+		w, err := NewWorker(WorkerConfig{Provider: newFakeEngine(), Domain: guestmem.NewDomain(), Index: index})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var tid int32
+		eventually(t, "the worker runs", func() bool { tid = w.tid.Load(); return tid != 0 })
+		eventually(t, fmt.Sprintf("worker %d has named its thread", index), func() bool {
+			name, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/comm", tid))
+			return err == nil && string(name) == fmt.Sprintf("pvrdma-worker%d\n", index)
+		})
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 func TestAnErrorOfThePollersCloseIsReturned(t *testing.T) {

@@ -96,9 +96,11 @@ func openDaemon(c *config.Config, fd int, log *telemetry.Log) (_ *daemon, err er
 	d.engine = soft.New(d.observer)
 	d.tel.AddEngine(d.engine.Counters)
 	domain := guestmem.NewDomainWith(windows(c.Windows))
-	for range workers {
+	for i := range workers {
 		var w *pvrdma.Worker
-		if w, err = pvrdma.NewWorker(pvrdma.WorkerConfig{Provider: d.engine, Domain: domain, Spin: spin}); err != nil {
+		if w, err = pvrdma.NewWorker(pvrdma.WorkerConfig{
+			Provider: d.engine, Domain: domain, Spin: spin, Index: i,
+		}); err != nil {
 			return nil, unavailable("engine %s: %w", engineName, err)
 		}
 		d.workers = append(d.workers, w)

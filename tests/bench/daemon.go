@@ -21,8 +21,8 @@ import (
 const (
 	readyTime = 10 * time.Second
 	stopTime  = 5 * time.Second
-	// workerName is the name that the daemon gives its worker's thread.
-	workerName = "pvrdma-worker"
+	// workerName is the name that the daemon gives the thread of its first worker.
+	workerName = "pvrdma-worker0"
 )
 
 // daemon is a running pvrdmad, its worker alone on its processor.

@@ -62,7 +62,7 @@ func NewHost(t testing.TB) *Host {
 	h := &Host{T: t, L: l, Engine: soft.New(nil), Domain: guestmem.NewDomain()}
 	n := workers(t)
 	for range n {
-		w, err := pvrdma.NewWorker(pvrdma.WorkerConfig{Provider: h.Engine, Domain: h.Domain})
+		w, err := pvrdma.NewWorker(pvrdma.WorkerConfig{Provider: h.Engine, Domain: h.Domain, Index: len(h.Workers)})
 		if err != nil {
 			t.Fatal(err)
 		}
