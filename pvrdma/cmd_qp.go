@@ -17,11 +17,11 @@ func (d *Device) createQP(req *Request, resp *Response) error {
 	if err := r.Decode(req[:]); err != nil {
 		return err
 	}
-	handle, qpn, err := d.freeQPHandle(r.QPType)
+	q, err := d.newQueuePair(&r)
 	if err != nil {
 		return err
 	}
-	q, err := d.newQueuePair(&r)
+	handle, qpn, err := d.freeQPHandle(r.QPType)
 	if err != nil {
 		return err
 	}

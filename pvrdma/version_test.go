@@ -85,6 +85,23 @@ func TestADriverBelowVersion20FindsTheNumberToBeTheHandle(t *testing.T) {
 	}
 }
 
+// TestAProgramMayNotHaveQueuePair1WhetherOrNotTheKernelHasIt: it is told so, and not that there is one already.
+func TestAProgramMayNotHaveQueuePair1WhetherOrNotTheKernelHasIt(t *testing.T) {
+	for _, c := range versionCases() {
+		t.Run(c.String(), func(t *testing.T) {
+			g := newRig(t).guestOf(c)
+			ctx, pd := g.user(userPage)
+			cq, kcq, kpd := g.createCQ(ctx, 8), g.createCQ(0, 8), g.createPD(0)
+			gsi := func(q *abi.CmdCreateQPReq) { q.QPType = abi.QPTypeGSI }
+			req := g.qpReq(pd, cq, cq)
+			gsi(req)
+			g.refused(req, unix.EOPNOTSUPP)
+			g.createQP(kpd, kcq, kcq, gsi)
+			g.refused(req, unix.EOPNOTSUPP)
+		})
+	}
+}
+
 func TestNoNumberBelowVersion20IsOutsideOfTheDriversTable(t *testing.T) {
 	const maxQP = 6
 	g := newRig(t).guestOf(versionCase{17, 20, 17, hostverbs.GIDTypeRoCEv1}, func(c *Config) { c.Limits.MaxQP = maxQP })
