@@ -308,7 +308,9 @@ func postAndWait(e *testguest.Endpoint, wr verbs.SendWR) (verbs.WC, error) {
 func TestAFailedRequestEndsWithItsStatusOnBothSidesAndMovesNoByte(t *testing.T) {
 	eachMode(t, func(t *testing.T, d *daemon) {
 		pa, pb := d.guest("a").Open(), d.guest("b").Open()
-		for _, list := range [][]failure{remoteFailures(), attributeFailures(), localFailures(), receiveFailures()} {
+		for _, list := range [][]failure{
+			remoteFailures(), attributeFailures(), localFailures(), receiveFailures(), atomicFailures(pa.G),
+		} {
 			for _, f := range list {
 				t.Run(f.name, func(t *testing.T) { f.run(t, pa, pb) })
 			}

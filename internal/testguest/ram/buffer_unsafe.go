@@ -103,6 +103,29 @@ func Load32(b []byte, off int) uint32 { return atomic.LoadUint32(word32(b, off))
 // Store32 writes the aligned 32-bit word at an offset in one access, after all that was written before.
 func Store32(b []byte, off int, v uint32) { atomic.StoreUint32(word32(b, off), v) }
 
+// Add64 adds to the aligned 64-bit word at an offset as a guest's processor does that locks it, and returns the sum.
+func Add64(b []byte, off int, v uint64) uint64 { return atomic.AddUint64(word64(b, off), v) }
+
+// CompareAndSwap64 is Add64's counterpart: it says whether the word was old and is val now.
+func CompareAndSwap64(b []byte, off int, old, val uint64) bool {
+	return atomic.CompareAndSwapUint64(word64(b, off), old, val)
+}
+
+// Load64 and Store64 are Load32 and Store32 for an aligned 64-bit word.
+func Load64(b []byte, off int) uint64 { return atomic.LoadUint64(word64(b, off)) }
+
+// Store64 writes the word.
+func Store64(b []byte, off int, v uint64) { atomic.StoreUint64(word64(b, off), v) }
+
+func word64(b []byte, off int) *uint64 {
+	_ = word32(b[:off+8], off+4) // what is checked there
+	if uintptr(unsafe.Pointer(&b[off]))%8 != 0 {
+		panic(fmt.Sprintf("the word at offset %d is not aligned", off))
+	}
+	// SAFETY: the word lies in b and is aligned by the checks above.
+	return (*uint64)(unsafe.Pointer(&b[off]))
+}
+
 func word32(b []byte, off int) *uint32 {
 	if off%4 != 0 || off+4 > len(b) {
 		panic(fmt.Sprintf("no aligned word at offset %d of %d bytes", off, len(b)))
