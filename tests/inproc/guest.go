@@ -75,7 +75,7 @@ func (h *Host) Guest(o Options) *Guest {
 	var err error
 	if g.Fn, err = pcifn.New(pcifn.Config{
 		Device: pvrdma.Config{
-			Name: o.Name, MAC: mac, GIDType: hostverbs.GIDTypeRoCEv2, MaxUAR: MaxUAR, Limits: o.Limits, GIDs: o.GIDs,
+			Name: o.Name, MAC: mac, Version: DeviceVersion(), GIDType: GIDType(), MaxUAR: MaxUAR, Limits: o.Limits, GIDs: o.GIDs,
 		},
 		Doorbells: mode, Worker: g.Worker, Domain: h.Domain, Observer: g.Seen,
 	}); err != nil {

@@ -8,15 +8,18 @@
 package inproc
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"sync"
 	"testing"
 
 	"github.com/pvrdmad/pvrdmad/guestmem"
+	"github.com/pvrdmad/pvrdmad/hostverbs"
 	"github.com/pvrdmad/pvrdmad/hostverbs/soft"
 	"github.com/pvrdmad/pvrdmad/internal/testguest/layout"
 	"github.com/pvrdmad/pvrdmad/pvrdma"
+	"github.com/pvrdmad/pvrdmad/pvrdma/abi"
 )
 
 // loadLayout reads the layout once: a fuzz target makes thousands of hosts.
@@ -50,6 +53,31 @@ func workers(t testing.TB) int {
 		t.Fatalf("%s=%q is no number of workers", workersVariable, text)
 	}
 	return n
+}
+
+// versionVariable is the environment variable that says which version the devices have, the newest without it: the matrix of
+// commands passes with each.
+const versionVariable = "PVRDMAD_DEVICE_VERSION"
+
+// DeviceVersion is the version of the devices.
+func DeviceVersion() uint32 {
+	text := os.Getenv(versionVariable)
+	if text == "" {
+		return abi.VersionMax
+	}
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		panic(fmt.Sprintf("%s=%q is no version", versionVariable, text))
+	}
+	return uint32(n)
+}
+
+// GIDType is the version of RoCE that devices of that version have: the newest that they know.
+func GIDType() hostverbs.GIDType {
+	if DeviceVersion() < abi.VersionRoCEv2 {
+		return hostverbs.GIDTypeRoCEv1
+	}
+	return hostverbs.GIDTypeRoCEv2
 }
 
 // NewHost starts the workers over the software engine. Close ends it.

@@ -23,7 +23,7 @@ func (g *Guest) Object(n int) Object {
 // UC opens the device for a process with a doorbell page.
 func (g *Guest) UC(page int) uint32 {
 	g.T.Helper()
-	return g.Must(g.Request("create_uc").Set("pfn64", UARPFN+uint64(page)), "create_uc_resp", "ctx_handle")
+	return g.Must(g.Request("create_uc").Set(g.FrameField(), UARPFN+uint64(page)), "create_uc_resp", "ctx_handle")
 }
 
 // PD allocates a protection domain of a context.
@@ -125,9 +125,18 @@ func (g *Guest) QP(pd, sendCQ, recvCQ uint32, typ string) QP {
 	if !a.OK() {
 		g.T.Fatalf("CREATE_QP: ERR %d, %v", a.Reg, g.Seen.Last())
 	}
-	r := g.L.View("pvrdma_cmd_create_qp_resp_v2", a.Slot)
-	q.Handle, q.QPN = r.Get32("qp_handle"), r.Get32("qpn")
+	q.Handle, q.QPN = g.madeQP(a)
 	return q
+}
+
+// madeQP reads the answer to CREATE_QP. A driver below version 20 takes the number for the handle.
+func (g *Guest) madeQP(a Answer) (handle, qpn uint32) {
+	if DeviceVersion() < g.Const("PVRDMA_QPHANDLE_VERSION") {
+		qpn = g.L.View("pvrdma_cmd_create_qp_resp", a.Slot).Get32("qpn")
+		return qpn, qpn
+	}
+	r := g.L.View("pvrdma_cmd_create_qp_resp_v2", a.Slot)
+	return r.Get32("qp_handle"), r.Get32("qpn")
 }
 
 // GID returns a GID of a guest that no other has.
@@ -144,5 +153,5 @@ func (g *Guest) Bind(n byte) {
 // BindRequest is the command that binds GID number n at that index.
 func (g *Guest) BindRequest(n byte) layout.View {
 	return g.Request("create_bind").Set("mtu", 1024).Set("vlan", 0xfff).Set("index", uint64(n)).SetBytes("new_gid", g.GID(n)).
-		Set("gid_type", uint64(g.Const("PVRDMA_GID_TYPE_FLAG_ROCE_V2")))
+		Set("gid_type", uint64(GIDType()))
 }

@@ -20,10 +20,19 @@ func (g *Guest) Layout() {
 	g.DSR.Set("driver_version", uint64(g.Const("PVRDMA_VERSION"))).
 		Set("gos_info.gos_bits", uint64(g.Const("PVRDMA_GOS_BITS_64"))).
 		Set("gos_info.gos_type", uint64(g.Const("PVRDMA_GOS_TYPE_LINUX"))).Set("gos_info.gos_ver", 1).
-		Set("cmd_slot_dma", g.CmdSlot).Set("resp_slot_dma", g.RespSlot).Set("uar_pfn64", UARPFN)
+		Set("cmd_slot_dma", g.CmdSlot).Set("resp_slot_dma", g.RespSlot).Set("uar_"+g.FrameField(), UARPFN)
 	for _, ring := range []string{"async_ring_pages", "cq_ring_pages"} {
 		g.DSR.Set(ring+".num_pages", uint64(pages)).Set(ring+".pdir_dma", g.Dir(g.Pages(int(pages))).Addr())
 	}
+}
+
+// FrameField is the field in which a driver of these guests writes a frame number: the other half of the 64 bits is not
+// defined below version 19.
+func (g *Guest) FrameField() string {
+	if DeviceVersion() < g.Const("PVRDMA_PPN64_VERSION") {
+		return "pfn"
+	}
+	return "pfn64"
 }
 
 // LoadDSR writes the region's address and returns ERR.

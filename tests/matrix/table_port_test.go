@@ -3,7 +3,9 @@
 package matrix
 
 import (
+	"github.com/pvrdmad/pvrdmad/hostverbs"
 	"github.com/pvrdmad/pvrdmad/internal/testguest/layout"
+	"github.com/pvrdmad/pvrdmad/tests/inproc"
 	"golang.org/x/sys/unix"
 )
 
@@ -40,6 +42,11 @@ func gid(name string, f func(b *board) []byte) named {
 	return named{name, func(b *board) any { return f(b) }}
 }
 
+// otherGIDType is the version of RoCE that the devices do not have.
+func otherGIDType() int {
+	return int(hostverbs.GIDTypeRoCEv1 + hostverbs.GIDTypeRoCEv2 - inproc.GIDType())
+}
+
 func createBind() command {
 	return command{
 		honest: func(b *board) layout.View { return b.BindRequest(3) },
@@ -53,7 +60,7 @@ func createBind() command {
 				refused(unix.EINVAL, make([]byte, 16), append([]byte{0xff, 0x02}, make([]byte, 14)...)),
 				refused(unix.EADDRINUSE, gid("the other guest's", func(b *board) []byte { return b.other.GID(0) })),
 				taken(gid("one that it has already", func(b *board) []byte { return b.GID(0) }))),
-			"gid_type": refused(unix.EINVAL, 0, 1, 3, 4, 255),
+			"gid_type": refused(unix.EINVAL, 0, otherGIDType(), 3, 4, 255),
 			"reserved": reserved(3),
 		},
 	}

@@ -42,12 +42,12 @@ func TestAGuestWithAListMayUseTheseAddressesAlone(t *testing.T) {
 	listed := map[string]string{"a": `gids = ["10.0.0.1", "fe80::ff:fe00:1"]`, "b": ""}
 	d := startDaemonWith(t, "poll", func(name string) string { return listed[name] })
 	a := d.guest("a") // binds both
-	v2 := uint8(a.Const("PVRDMA_GID_TYPE_FLAG_ROCE_V2"))
-	refused(t, "an address that is not listed", a.Dev.CreateBind(5, [16]byte{0xfe, 0x80, 15: 9}, v2), unix.EPERM, unix.EFAULT)
+	roce := gidType(a)
+	refused(t, "an address that is not listed", a.Dev.CreateBind(5, [16]byte{0xfe, 0x80, 15: 9}, roce), unix.EPERM, unix.EFAULT)
 	d.logSays("address refused", "guest=a", "fe80::9", "reason=not_listed", "gids")
 
 	b := d.guest("b")
-	if err := b.Dev.CreateBind(5, [16]byte{0xfe, 0x80, 15: 9}, v2); err != nil {
+	if err := b.Dev.CreateBind(5, [16]byte{0xfe, 0x80, 15: 9}, roce); err != nil {
 		t.Errorf("a guest without a list: %v", err)
 	}
 	x, y := a.Open().Endpoint(testguest.Shape{}), b.Open().Endpoint(testguest.Shape{})

@@ -64,6 +64,19 @@ func startLane(t *testing.T, mode, windows string) *daemon {
 // several.
 const workersVariable = "PVRDMAD_WORKERS"
 
+// versionVariable is the environment variable that says which version the devices have, that of the default without it: every
+// test passes with each.
+const versionVariable = "PVRDMAD_DEVICE_VERSION"
+
+// ofVersion is what goes into a guest's table: what a test wants there, and the version of the device unless the test says it.
+func ofVersion(extra string) string {
+	v := os.Getenv(versionVariable)
+	if v == "" || strings.Contains(extra, "device_version") {
+		return extra
+	}
+	return "device_version = " + v + "\n" + extra
+}
+
 // daemon is a running pvrdmad with the guests a and b, if names says nothing else.
 type daemon struct {
 	t    *testing.T
@@ -120,7 +133,7 @@ func launchFor(t *testing.T, names []string, mode, global string, extra func(gue
 	text := global + "workers = " + cmp.Or(os.Getenv(workersVariable), "1") + "\nspin = \"0s\"\n[log]\nlevel = \"debug\"\n[metrics]\nlisten = \"off\"\n"
 	for i, name := range names {
 		text += fmt.Sprintf("[[guest]]\nname = %q\nsocket_path = %q\nmac = \"02:00:00:00:00:%02x\"\ndoorbells = %q\n%s\n",
-			name, d.socket(name), i+1, mode, extra(name))
+			name, d.socket(name), i+1, mode, ofVersion(extra(name)))
 	}
 	config := filepath.Join(d.dir, "pvrdmad.toml")
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {

@@ -65,14 +65,10 @@ func everyPair(t *testing.T, guests ...*testguest.Guest) {
 	}
 }
 
-// deliver sends a management datagram and looks how it arrives: behind an IPv6 header for the first of a guest's addresses,
-// an IPv4 header for the second.
+// deliver sends a management datagram and looks how it arrives.
 func deliver(t *testing.T, from, to *testguest.Guest, gid int, data []byte) {
 	t.Helper()
-	version, network := byte(6), uint8(2)
-	if gid == 1 {
-		version, network = 4, 1
-	}
+	version, network := way(from, gid)
 	path := verbs.Path{DGID: to.GIDs[gid], SGIDIndex: uint8(gid), DMAC: to.MAC()}
 	if err := from.GSI.Send(path, data, testguest.Patience); err != nil {
 		t.Fatal(err)

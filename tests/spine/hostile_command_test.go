@@ -254,7 +254,7 @@ func TestContextsAndGIDsThatLieAreRefused(t *testing.T) {
 	d := startDaemon(t, "poll")
 	n := d.neighbour()
 	r := newGround(t, d)
-	dev, v2 := r.g.Dev, uint8(r.g.Const("PVRDMA_GID_TYPE_FLAG_ROCE_V2"))
+	dev, roce := r.g.Dev, gidType(r.g)
 	uc := func(pfn uint64) error {
 		_, err := dev.CreateUC(pfn)
 		return err
@@ -269,10 +269,10 @@ func TestContextsAndGIDsThatLieAreRefused(t *testing.T) {
 		"the page behind":          {uc(dev.UARPFN(dev.UARPages())), unix.EINVAL},
 		"page 0 of memory":         {uc(0), unix.EINVAL},
 		"page 2^64-1":              {uc(1<<64 - 1), unix.EINVAL},
-		"a GID index beyond":       {dev.CreateBind(dev.Caps().Get32("gid_tbl_len"), mine, v2), unix.EINVAL},
-		"a GID index of 2^32-1":    {dev.CreateBind(1<<32-1, mine, v2), unix.EINVAL},
-		"a GID of the other guest": {dev.CreateBind(7, others, v2), unix.EADDRINUSE},
-		"a GID of another RoCE":    {dev.CreateBind(7, mine, uint8(r.g.Const("PVRDMA_GID_TYPE_FLAG_ROCE_V1"))), unix.EINVAL},
+		"a GID index beyond":       {dev.CreateBind(dev.Caps().Get32("gid_tbl_len"), mine, roce), unix.EINVAL},
+		"a GID index of 2^32-1":    {dev.CreateBind(1<<32-1, mine, roce), unix.EINVAL},
+		"a GID of the other guest": {dev.CreateBind(7, others, roce), unix.EADDRINUSE},
+		"a GID of another RoCE":    {dev.CreateBind(7, mine, roce^3), unix.EINVAL},
 		"a GID that is not bound":  {dev.DestroyBind(200, mine), unix.ENOENT},
 		"another GID than bound":   {dev.DestroyBind(0, mine), unix.ENOENT},
 		"an index beyond, unbound": {dev.DestroyBind(1<<31, mine), unix.EINVAL},
@@ -332,7 +332,7 @@ func TestObjectsCanBeDestroyedInAnyOrder(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := g.Dev.CreateBind(9, [16]byte{0xfe, 15: byte(round)}, 2); err != nil {
+			if err := g.Dev.CreateBind(9, [16]byte{0xfe, 15: byte(round)}, gidType(g)); err != nil {
 				t.Fatalf("round %d: a command afterwards: %v", round, err)
 			}
 		}

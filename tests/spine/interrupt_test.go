@@ -136,7 +136,7 @@ func TestEventsBeyondTheirRingAreDroppedAndTheRingStaysSound(t *testing.T) {
 	o := guestOptions("a")
 	o.ProbeOnly = true // so asynchronous events are not taken
 	g := testguest.Start(t, d.socket("a"), o)
-	if err := g.Dev.CreateBind(0, [16]byte{0xfe, 0x80, 15: 9}, 2); err != nil {
+	if err := g.Dev.CreateBind(0, [16]byte{0xfe, 0x80, 15: 9}, gidType(g)); err != nil {
 		t.Fatal(err)
 	}
 	g.GIDs = [][16]byte{{0xfe, 0x80, 15: 9}}

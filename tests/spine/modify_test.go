@@ -151,8 +151,8 @@ func TestADrainedQueuePairStopsUntilItIsReadyAgain(t *testing.T) {
 func TestAGIDBelongsToWhoBoundItUntilItIsLetGo(t *testing.T) {
 	d := startDaemon(t, "poll")
 	a, b := d.guest("a"), d.guest("b")
-	gid, v2 := [16]byte{0xfe, 0x80, 15: 0x42}, uint8(a.Const("PVRDMA_GID_TYPE_FLAG_ROCE_V2"))
-	bind := func(g *testguest.Guest, index uint32) error { return g.Dev.CreateBind(index, gid, v2) }
+	gid, roce := [16]byte{0xfe, 0x80, 15: 0x42}, gidType(a)
+	bind := func(g *testguest.Guest, index uint32) error { return g.Dev.CreateBind(index, gid, roce) }
 
 	if err := bind(a, 5); err != nil {
 		t.Fatal(err)
@@ -167,7 +167,7 @@ func TestAGIDBelongsToWhoBoundItUntilItIsLetGo(t *testing.T) {
 	refused(t, "the same GID for a", bind(a, 6), unix.EADDRINUSE, unix.EFAULT)
 	other := gid
 	other[14] = 1
-	if err := b.Dev.CreateBind(5, other, v2); err != nil { // replaces it
+	if err := b.Dev.CreateBind(5, other, roce); err != nil { // replaces it
 		t.Fatal(err)
 	}
 	if err := bind(a, 6); err != nil {
