@@ -23,7 +23,7 @@ const module = "github.com/pvrdmad/pvrdmad/"
 // decoders are the files that look at a guest's bytes, and the handlers behind them.
 var decoders = []string{
 	"pvrdma/cmd_*.go", "pvrdma/command.go", "pvrdma/convert.go", "pvrdma/doorbell.go", "pvrdma/pdir.go", "pvrdma/table.go",
-	"pvrdma/fastreg.go", "pvrdma/wqe.go", "pvrdma/abi/*.go", "pvrdma/pcifn/command.go", "pvrdma/pcifn/config.go", "pvrdma/pcifn/dsr.go",
+	"pvrdma/fastreg.go", "pvrdma/srq.go", "pvrdma/wqe.go", "pvrdma/abi/*.go", "pvrdma/pcifn/command.go", "pvrdma/pcifn/config.go", "pvrdma/pcifn/dsr.go",
 	"pvrdma/pcifn/regions.go", "pvrdma/pcifn/regs.go",
 }
 
