@@ -14,8 +14,14 @@ const (
 	GIDTypeRoCEv2 GIDType = 2
 )
 
-// Unicast says whether a GID can be the address of one port: it is not zero, and no multicast group.
-func (g GID) Unicast() bool { return g != GID{} && g[0] != 0xff }
+// Unicast says whether a GID can be the address of one port: it is not zero, no multicast group of either family, and not
+// IPv4's broadcast.
+func (g GID) Unicast() bool {
+	if g.IPv4() {
+		return g[12]>>4 != 0xe && [4]byte(g[12:]) != [4]byte{0xff, 0xff, 0xff, 0xff}
+	}
+	return g != GID{} && g[0] != 0xff
+}
 
 // IPv4 says whether a GID is an IPv4 address, ::ffff:a.b.c.d.
 func (g GID) IPv4() bool {

@@ -180,11 +180,17 @@ func noWay(t testing.TB, env Env) {
 		"from number 255":                        func(ah *hostverbs.AHAttr) { ah.SGIDIndex = 255 },
 		"to nobody":                              func(ah *hostverbs.AHAttr) { ah.DGID = hostverbs.GID{} },
 		"to a multicast group":                   func(ah *hostverbs.AHAttr) { ah.DGID = hostverbs.GID{0: 0xff, 1: 0x0e, 15: 1} },
-		"from IPv6 to IPv4":                      func(ah *hostverbs.AHAttr) { ah.SGIDIndex = 1 },
-		"from IPv4 to IPv6":                      func(ah *hostverbs.AHAttr) { ah.DGID = hostverbs.GID{0: 0xfe, 1: 0x80, 15: 9} },
-		"through no port":                        func(ah *hostverbs.AHAttr) { ah.PortNum = 0 },
-		"through another port":                   func(ah *hostverbs.AHAttr) { ah.PortNum = 2 },
-		"without a GRH":                          func(ah *hostverbs.AHAttr) { ah.GRH = false },
+		"to a multicast group of IPv4": func(ah *hostverbs.AHAttr) {
+			ah.DGID = hostverbs.GID{10: 0xff, 11: 0xff, 12: 239, 15: 1}
+		},
+		"to a multicast group of the sender's family": func(ah *hostverbs.AHAttr) {
+			ah.SGIDIndex, ah.DGID = 1, hostverbs.GID{0: 0xff, 1: 0x02, 15: 1}
+		},
+		"from IPv6 to IPv4":    func(ah *hostverbs.AHAttr) { ah.SGIDIndex = 1 },
+		"from IPv4 to IPv6":    func(ah *hostverbs.AHAttr) { ah.DGID = hostverbs.GID{0: 0xfe, 1: 0x80, 15: 9} },
+		"through no port":      func(ah *hostverbs.AHAttr) { ah.PortNum = 0 },
+		"through another port": func(ah *hostverbs.AHAttr) { ah.PortNum = 2 },
+		"without a GRH":        func(ah *hostverbs.AHAttr) { ah.GRH = false },
 	} {
 		r := datagram(1, hostverbs.OpSend, eb)
 		spoil(&r.AH)

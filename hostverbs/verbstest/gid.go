@@ -68,6 +68,7 @@ func badAddresses(t testing.TB, env Env) {
 	w.want("number beyond the table", g.ctx.BindGID(4, x, v2), unix.EINVAL)
 	w.want("all zero", g.ctx.BindGID(1, hostverbs.GID{}, v2), unix.EINVAL)
 	w.want("multicast", g.ctx.BindGID(1, hostverbs.GID{0: 0xff, 15: 1}, v2), unix.EINVAL)
+	w.want("multicast of IPv4", g.ctx.BindGID(1, hostverbs.GID{10: 0xff, 11: 0xff, 12: 239, 15: 1}, v2), unix.EINVAL)
 	w.want("type 0", g.ctx.BindGID(1, x, 0), unix.EINVAL)
 	w.want("both types", g.ctx.BindGID(1, x, 3), unix.EINVAL)
 	w.want("nothing was bound", g.ctx.UnbindGID(1, x), unix.ENOENT)
