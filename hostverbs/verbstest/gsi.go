@@ -17,6 +17,7 @@ func gsiCases() []Case {
 		{"the management layer of a guest can bring up its GSI queue pair", gsiBringUp},
 		{"a guest has one GSI queue pair", gsiOnlyOne},
 		{"a management datagram goes to the guest that has the address, and to nobody else", madByAddress},
+		{"a management datagram may be in any pieces on both sides", madPieces},
 		{"what is no management datagram reaches nobody", noMAD},
 		{"a guest that floods another one's GSI queue pair leaves it receives for others, and loses nothing", madFlood},
 		{"a program's datagrams flood another guest's GSI queue pair no more than its kernel's", programFlood},
@@ -145,6 +146,42 @@ func madByAddress(t testing.TB, env Env) {
 		e.recvs("to nobody, and with another Q_Key")
 	}
 	w.verify("to nobody, and with another Q_Key")
+}
+
+// madPieces has more pieces than Linux makes of a management datagram, and fewer.
+func madPieces(t testing.TB, env Env) {
+	w := newWorld(t, env)
+	a, b := w.guest(), w.guest()
+	wide := func(g *guest) *end {
+		e := g.create(&hostverbs.QPInitAttr{Type: hostverbs.QPTypeGSI, SQSigAll: true, Cap: qpCap()})
+		e.gsiUp()
+		return e
+	}
+	ea, eb := wide(a), wide(b)
+	near, far := a.buffer(4096), b.buffer(4096)
+	for i, n := range []uint64{1, 2, 3, 5, hostverbs.MaxSGE} {
+		what := fmt.Sprintf("sent in %d pieces, received in %d", n, hostverbs.MaxSGE+1-n)
+		sent := near.fillMAD(uint64(i))
+		eb.recv(rwr(1, far.cut(1024, madBytes+hostverbs.GRHBytes, hostverbs.MaxSGE+1-n)...))
+		r := mad(7, near.cut(0, madBytes, n)...)
+		r.AH.DGID = b.gid
+		ea.send(r)
+		w.settle()
+		ea.sends(what, done(7, hostverbs.WCOpSend))
+		eb.recvs(what, arrival(1, ea, madBytes, hostverbs.NetworkIPv4))
+		far.header(what, 1024, way{hostverbs.NetworkIPv4, a.gid, b.gid, r.AH, onWire(madBytes, r.Opcode)})
+		far.expect(1024+hostverbs.GRHBytes, sent)
+		w.verify(what)
+	}
+}
+
+// cut names n bytes at off in pieces.
+func (r *region) cut(off, n, pieces uint64) (out []hostverbs.SGE) {
+	for i := range pieces {
+		from, to := n*i/pieces, n*(i+1)/pieces
+		out = append(out, r.sge(off+from, to-from))
+	}
+	return out
 }
 
 func noMAD(t testing.TB, env Env) {
