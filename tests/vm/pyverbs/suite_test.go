@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +23,7 @@ import (
 )
 
 var (
-	update = flag.Bool("update", false, "write the table of the row from this run; all modules run")
+	update = flag.Bool("update", false, "write the tables of the rows from this run; all modules run")
 	only   = flag.String("modules", "", "run these modules of the suite alone, names with commas between")
 )
 
@@ -45,15 +46,22 @@ const (
 
 func TestMain(m *testing.M) { stage.Main(m) }
 
-// TestTheSuiteOfPyverbsEndsAsItsTableSays runs rdma-core's own tests in a guest, then a few without a device: the suite
-// skips what has no active port, and that must not look like a success.
+// TestTheSuiteOfPyverbsEndsAsItsTableSays runs rdma-core's own tests in a guest of each row that has a table, then a few
+// without a device: the suite skips what has no active port, and that must not look like a success.
 func TestTheSuiteOfPyverbsEndsAsItsTableSays(t *testing.T) {
-	table, path := readTable(t)
-	s := stage.New(t, bed.Options{Guests: 1, CPUs: 2})
+	for _, row := range slices.Compact([]string{stage.Row(), older}) {
+		if modules := chosen(row); modules == nil || len(modules) > 0 {
+			t.Run(row, func(t *testing.T) { endsAsItsTableSays(t, row, modules) })
+		}
+	}
+}
+
+func endsAsItsTableSays(t *testing.T, row string, modules []string) {
+	table, path := readTable(t, row)
+	s := stage.New(t, bed.Options{Guests: 1, CPUs: 2, Rows: []string{row}})
 	s.LoadDrivers(t)
 	putRunner(t, s)
 	before := s.Objects(t)
-	modules := chosen()
 	if modules != nil {
 		table = table.Of(modules)
 	}
@@ -74,27 +82,28 @@ func TestTheSuiteOfPyverbsEndsAsItsTableSays(t *testing.T) {
 	s.CheckObjects(t, before)
 	s.CheckKernelLogs(t, InKernelLog)
 	s.CheckDaemon(t)
-	failsWithoutADevice(t, s)
+	failsWithoutADevice(t, s, row)
 }
 
-// chosen are the modules that run; nil are all.
-func chosen() []string {
+// chosen are the modules that run in a guest of a row; nil are all.
+func chosen(row string) []string {
+	modules := slices.Clone(common)
 	switch {
 	case *update:
 		return nil
 	case *only != "":
-		return strings.Split(*only, ",")
-	case stage.Count(0, 1) == 1:
+		modules = strings.Split(*only, ",")
+	case stage.Long():
 		return nil
 	}
-	return common
+	return slices.DeleteFunc(modules, func(m string) bool { return slices.Contains(lacks[row], m) })
 }
 
 // failsWithoutADevice takes the driver away, after which the suite finds no active port, and sees that the comparison
 // notices. (The link going down would not do: the device's port stays active.)
-func failsWithoutADevice(t *testing.T, s *stage.Stage) {
+func failsWithoutADevice(t *testing.T, s *stage.Stage, row string) {
 	t.Helper()
-	table, _ := readTable(t)
+	table, _ := readTable(t, row)
 	modules := []string{"test_cq_events"}
 	s.Output(t, 0, harness.Slow*10*time.Second, "modprobe -r vmw_pvrdma")
 
@@ -137,9 +146,9 @@ func putRunner(t *testing.T, s *stage.Stage) {
 }
 
 // readTable reads the table of the row that runs; there may be none yet if it is about to be written.
-func readTable(t *testing.T) (Table, string) {
+func readTable(t *testing.T, row string) (Table, string) {
 	t.Helper()
-	path := filepath.Join("testdata", stage.Row()+".txt")
+	path := filepath.Join("testdata", row+".txt")
 	file, err := os.Open(path)
 	if *update && errors.Is(err, os.ErrNotExist) {
 		return Table{}, path

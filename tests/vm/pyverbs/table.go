@@ -4,6 +4,7 @@ package pyverbs
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -13,6 +14,12 @@ import (
 
 // Table says how each test of the suite ends, by the test's id: "" for a pass, or the name of the reason for a skip.
 type Table map[string]string
+
+// older is the row of matrix.toml with another rdma-core than the default row's; lacks are the modules of the suite that the
+// rdma-core of a row has not yet.
+const older = "debian12"
+
+var lacks = map[string][]string{older: {"test_srq"}}
 
 // ReadTable reads a committed table: a line for each test, its id and then "pass" or "skip" and a reason. Lines that
 // begin with # are for people. Nothing else may be in there: a table that expects a failure is refused.
@@ -128,17 +135,22 @@ func orPass(reason string) string {
 // and fewer passes than the table had: who wants those has to say so by hand.
 func (t Table) Update(outcomes []Outcome) (Table, error) {
 	updated := Table{}
+	var refused []error
 	for _, o := range outcomes {
 		switch got := reasonOf(o.Text); {
 		case o.Outcome == failed:
-			return nil, fmt.Errorf("no table is written: %s failed:\n%s", o.ID, o.Text)
+			refused = append(refused, fmt.Errorf("no table is written: %s failed:\n%s", o.ID, o.Text))
 		case o.Outcome == skipped && got == "":
-			return nil, fmt.Errorf("no table is written: %s was skipped for a reason that is not in the list: %q", o.ID, o.Text)
+			refused = append(refused,
+				fmt.Errorf("no table is written: %s was skipped for a reason that is not in the list: %q", o.ID, o.Text))
 		case o.Outcome == skipped:
 			updated[o.ID] = got
 		default:
 			updated[o.ID] = ""
 		}
+	}
+	if len(refused) > 0 {
+		return nil, errors.Join(refused...)
 	}
 	if updated.passes() < t.passes() {
 		return nil, fmt.Errorf("no table is written: %d tests pass, and %d did before", updated.passes(), t.passes())
