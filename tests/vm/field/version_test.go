@@ -45,11 +45,50 @@ func TestDevicesOfAllVersionsTalkToThoseOfTheirRoCE(t *testing.T) {
 		})
 	}
 	s.Pvcheck(t, stage.Pair{Server: 0, Client: 1}, "--errors")
+	t.Run("datagrams and connections over RoCE v1", func(t *testing.T) {
+		datagramsAndConnections(t, s, stage.Pair{Server: 0, Client: 1})
+		datagramsAndConnections(t, s, stage.Pair{Server: 1, Client: 0})
+	})
 	doNotMeet(t, s, stage.Pair{Server: 3, Client: 0})
 	s.CheckObjects(t, before)
 	s.CheckKernelLogs(t)
 	s.CheckDaemon(t)
 }
+
+// datagramsAndConnections runs what finds its way by the addresses themselves: UD, and rdma_cm with both services.
+func datagramsAndConnections(t *testing.T, s *stage.Stage, p stage.Pair) {
+	t.Helper()
+	s.PingpongOf(t, p, "ibv_ud_pingpong", "-c -s 1024 -n 200")
+	s.PingpongOf(t, p, "ibv_ud_pingpong", "-c -s 1024 -n 200 -e")
+	connects(t, s, p, "rping -s -a %v -V -C 10 -S 5000", "rping -c -a %v -V -C 10 -S 5000")
+	connects(t, s, p, "udaddy -b %v -c 3 -C 10 -S 1000", "udaddy -s %v -c 3 -C 10 -S 1000")
+}
+
+// connects runs both sides of a tool of rdma_cm, with the server's address in their commands.
+func connects(t *testing.T, s *stage.Stage, p stage.Pair, server, client string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Slow*time.Minute)
+	defer cancel()
+	addr := harness.Address(p.Server + 1)
+	there := stage.Start(t, ctx, s.Guests[p.Server], fmt.Sprintf(serving, fmt.Sprintf(server, addr)))
+	if err := there.Await(ctx, "listening"); err != nil {
+		t.Fatal(err)
+	}
+	here := stage.Start(t, ctx, s.Guests[p.Client], "modprobe rdma_ucm && "+fmt.Sprintf(client, addr))
+	for _, side := range []*harness.Script{here, there} {
+		if r := stage.Wait(t, ctx, side); r.Status != 0 {
+			t.Errorf("%s: exit status %d\n%s%s", client, r.Status, r.Stdout, r.Stderr)
+		}
+	}
+}
+
+// serving runs a server of rdma_cm, and says when a client may connect.
+const serving = `
+modprobe rdma_ucm || exit 4
+%s & p=$!
+until rdma resource show cm_id | grep -q 'state LISTEN'; do kill -0 $p || exit 5; sleep 0.05; done
+echo listening
+wait $p`
 
 // doNotMeet expects that what one guest sends is lost on its way to the other.
 func doNotMeet(t *testing.T, s *stage.Stage, p stage.Pair) {

@@ -52,6 +52,12 @@ func (s *Stage) StartPvcheck(t *testing.T, ctx context.Context, p Pair, options 
 // Pingpong runs ibv_rc_pingpong between two guests.
 func (s *Stage) Pingpong(t *testing.T, p Pair, options string) {
 	t.Helper()
+	s.PingpongOf(t, p, "ibv_rc_pingpong", options)
+}
+
+// PingpongOf runs one of the library's ping-pongs between two guests.
+func (s *Stage) PingpongOf(t *testing.T, p Pair, program, options string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), harness.Slow*time.Minute)
 	defer cancel()
 	gid := func(guest int) string {
@@ -61,14 +67,14 @@ func (s *Stage) Pingpong(t *testing.T, p Pair, options string) {
 		}
 		return index
 	}
-	server := Start(t, ctx, s.Guests[p.Server], "ibv_rc_pingpong -g "+gid(p.Server)+" "+options)
+	server := Start(t, ctx, s.Guests[p.Server], program+" -g "+gid(p.Server)+" "+options)
 	client := Start(t, ctx, s.Guests[p.Client], fmt.Sprintf(
-		"for i in $(seq 150); do ibv_rc_pingpong -g %s %s %s && exit 0; sleep 0.2; done; exit 1",
-		gid(p.Client), options, harness.Address(p.Server+1)))
+		"for i in $(seq 150); do %s -g %s %s %s && exit 0; sleep 0.2; done; exit 1",
+		program, gid(p.Client), options, harness.Address(p.Server+1)))
 	for _, side := range []*harness.Script{client, server} {
 		r := Wait(t, ctx, side)
 		if r.Status != 0 || !strings.Contains(r.Stdout, "usec/iter") {
-			t.Errorf("ibv_rc_pingpong %s: exit status %d\n%s%s", options, r.Status, r.Stdout, r.Stderr)
+			t.Errorf("%s %s: exit status %d\n%s%s", program, options, r.Status, r.Stdout, r.Stderr)
 		}
 	}
 }
