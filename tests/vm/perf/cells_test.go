@@ -51,7 +51,18 @@ func cells() []cell {
 			all = append(all, c)
 		}
 	}
-	return all
+	return append(all, shared...)
+}
+
+// shared are SENDs into one shared receive queue, whose receives perftest makes longer than the memory behind them. For
+// datagrams it posts 100 receives at most if there are few iterations, and up to 512 otherwise, and sends as fast as it can to
+// each queue pair: what finds no receive is dropped, and the server waits for it for ever, over rdma_rxe too. So here there
+// are as many datagrams as receives.
+var shared = []cell{
+	{program: "ib_send_bw", options: "-s 1024 -n 200 --use-srq"},
+	{program: "ib_send_bw", options: "-s 1024 -n 200 --use-srq -q 4"},
+	{program: "ib_send_bw", options: "-c UD -s 1024 -n 25 --use-srq -q 4"},
+	{program: "ib_send_lat", options: "-c UD -s 64 -n 200 --use-srq"},
 }
 
 // modes are polled, by events, through rdma_cm, and for bandwidth several queue pairs. perftest has no events for WRITE.

@@ -70,6 +70,7 @@ func runAll(t *testing.T, s *stage.Stage, device string) map[string]Result {
 			switch {
 			case err == nil:
 				results[c.String()] = r
+				t.Log(r)
 			case device == rxe:
 				t.Log(err)
 			default:
