@@ -1,13 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 # make help lists what there is.
 
-.PHONY: help build test test-long bench demo unit vm format clean
+# Where make install puts things: below DESTDIR, for packages.
+DESTDIR ?=
+BIN ?= bin
+
+.PHONY: help build install test test-long bench demo unit vm format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 build: ## build bin/pvrdmad, static
-	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
+	CGO_ENABLED=0 go build -trimpath -o $(BIN)/ ./cmd/...
+
+install: build ## install the daemon and its unit; a configuration that is there stays
+	install -D -m 755 $(BIN)/pvrdmad $(DESTDIR)/usr/bin/pvrdmad
+	install -D -m 644 deploy/pvrdmad.service $(DESTDIR)/usr/lib/systemd/system/pvrdmad.service
+	install -D -m 644 deploy/guests.d/example.toml $(DESTDIR)/usr/share/doc/pvrdmad/example.toml
+	install -d -m 755 $(DESTDIR)/etc/pvrdmad/guests.d
+	[ -e $(DESTDIR)/etc/pvrdmad/pvrdmad.toml ] || install -m 644 deploy/pvrdmad.toml $(DESTDIR)/etc/pvrdmad/pvrdmad.toml
 
 test: ## run every test; installs what the machine lacks
 	scripts/test

@@ -25,8 +25,10 @@ func newQEMUArgs() *cobra.Command {
 		Use:   "qemu-args [GUEST]",
 		Short: "Print the QEMU arguments that give a guest its device",
 		Long: "Print the QEMU arguments that give a guest its device, one option a line for a shell: shared memory,\n" +
-			"a bridge, vmxnet3 at function 0 and the device at function 1 of one slot.",
-		Args: cobra.MaximumNArgs(1),
+			"a bridge, vmxnet3 at function 0 and the device at function 1 of one slot. Guests that are to reach\n" +
+			"each other need a network in common: the default, user, is one for each virtual machine.",
+		Example: "  pvrdmad qemu-args vm1 --memory 8G --netdev bridge,br=br0",
+		Args:    oneGuest,
 	}
 	src := newSource(cmd)
 	cmd.ValidArgsFunction = src.completeGuest
@@ -70,7 +72,7 @@ func newDoctor() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor [GUEST]",
 		Short: "Look for what keeps a guest from having a working device",
-		Args:  cobra.MaximumNArgs(1),
+		Args:  oneGuest,
 	}
 	src := newSource(cmd)
 	cmd.ValidArgsFunction = src.completeGuest
@@ -129,7 +131,7 @@ func newCheckConfig() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check-config",
 		Short: "Check the configuration and print it with the origin of each value",
-		Args:  cobra.NoArgs,
+		Args:  noArguments,
 	}
 	src := newSource(cmd)
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print nothing but mistakes")
@@ -157,7 +159,7 @@ func newVersion() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the program's version",
-		Args:  cobra.NoArgs,
+		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			b := buildInfo()
 			if asJSON {

@@ -34,6 +34,8 @@ const heapFloor = 32 << 20
 
 // daemon is everything that runs, wired together.
 type daemon struct {
+	// cfg is what the daemon was started with.
+	cfg     *config.Config
 	floor   []byte
 	log     *telemetry.Log
 	tel     *telemetry.Telemetry
@@ -81,7 +83,7 @@ func (o *faultObserver) MemoryFault(err *guestmem.FaultError) {
 // openDaemon opens the engine and all sockets. If one cannot be opened, all are closed, and the error names it.
 func openDaemon(c *config.Config, fd int, log *telemetry.Log) (_ *daemon, err error) {
 	d := &daemon{
-		floor: make([]byte, heapFloor), log: log, tel: telemetry.New(log, buildInfo()), missing: map[string]string{"daemon": "starting"},
+		cfg: c, floor: make([]byte, heapFloor), log: log, tel: telemetry.New(log, buildInfo()), missing: map[string]string{"daemon": "starting"},
 		observer: &faultObserver{guests: map[string]*telemetry.Guest{}, workers: map[string]*pvrdma.Worker{}},
 	}
 	defer func() {

@@ -56,7 +56,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetArgs(withCommand(args))
-	err := root.Execute()
+	cmd, err := root.ExecuteC()
 	if err == nil {
 		return exitOK
 	}
@@ -75,7 +75,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return e.code
 	}
 	// What is left are the command line library's own complaints.
-	fmt.Fprintln(stderr, "see pvrdmad --help")
+	fmt.Fprintf(stderr, "see %s --help\n", cmd.CommandPath())
 	return exitUsage
 }
 

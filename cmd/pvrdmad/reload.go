@@ -59,9 +59,16 @@ func (d *daemon) reload(c *config.Config) {
 			later = append(later, name)
 		}
 	}
+	var rest []any
+	if keys := d.cfg.Changed(c); len(keys) != 0 {
+		rest = append(rest, "keys", keys)
+	}
 	if len(later) != 0 {
 		slices.Sort(later)
-		d.log.Warn("only links follow the configuration at once, restart the daemon for the rest", "guests", later)
+		rest = append(rest, "guests", later)
+	}
+	if len(rest) != 0 {
+		d.log.Warn("only links follow the configuration at once, restart the daemon for the rest", rest...)
 	}
 	d.log.Info("configuration read again", "links_changed", changed)
 }

@@ -39,6 +39,15 @@ func TestOnlyLinksFollowAConfigurationThatIsReadAgain(t *testing.T) {
 	if strings.Contains(p.text(), "guest=a link=") {
 		t.Error("the other guest's link has changed")
 	}
+	// What is for the whole daemon waits for a new start too, and the log says what.
+	global, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, append([]byte("workers = 2\n"), global...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	says(string(before), "restart the daemon for the rest: keys=[\"workers\"]")
 	p.end(syscall.SIGTERM)
 }
 

@@ -34,7 +34,7 @@ func newServe() *cobra.Command {
 			"configuration again, and takes ports of guests up or down as link says there.",
 		Example: "  pvrdmad serve --config /etc/pvrdmad/pvrdmad.toml\n" +
 			"  pvrdmad serve --socket-path /run/pvrdmad/vm1.sock --name vm1",
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	src := newSource(cmd)
 	cmd.Flags().IntVar(&src.fd, "fd", -1, "listening socket, instead of --socket-path")

@@ -139,6 +139,22 @@ func oneOf(names []string) string {
 	return strings.Join(names, ", ")
 }
 
+// noArguments refuses arguments of a command that takes none.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) != 0 {
+		return usage("%s takes no argument, %q is one: leave it out", cmd.CommandPath(), args[0])
+	}
+	return nil
+}
+
+// oneGuest refuses more than one guest's name.
+func oneGuest(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return usage("%s takes one guest, %d are given: name one", cmd.CommandPath(), len(args))
+	}
+	return nil
+}
+
 // completeGuest offers the names of configured guests to a shell.
 func (s *source) completeGuest(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	c, err := s.load()

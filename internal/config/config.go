@@ -132,6 +132,18 @@ func (g *Guest) Equal(o *Guest) bool {
 	return reflect.DeepEqual(a, b)
 }
 
+// Changed lists the keys for the whole daemon whose values in o are others, wherever they were written.
+func (c *Config) Changed(o *Config) (keys []string) {
+	other := map[string]string{}
+	walk("", reflect.ValueOf(o).Elem(), func(path string, f field) { other[path] = render(f.value) })
+	walk("", reflect.ValueOf(c).Elem(), func(path string, f field) {
+		if render(f.value) != other[path] {
+			keys = append(keys, path)
+		}
+	})
+	return keys
+}
+
 // Guest returns the guest with that name.
 func (c *Config) Guest(name string) (*Guest, bool) {
 	for i := range c.Guests {
