@@ -32,6 +32,7 @@ bench: ## measure against what the machine allows; leave it alone meanwhile
 
 demo: ## two virtual machines exchange data through the daemon; you watch
 	scripts/setup
+	@echo "demo: compiling, minutes the first time"
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
 	go run ./tests/vm/demo -daemon bin/pvrdmad
 

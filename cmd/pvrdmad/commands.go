@@ -24,16 +24,17 @@ func newQEMUArgs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "qemu-args [GUEST]",
 		Short: "Print the QEMU arguments that give a guest its device",
-		Long: "Print the QEMU arguments that give a guest its device, one option a line for a shell: shared memory,\n" +
-			"a bridge, vmxnet3 at function 0 and the device at function 1 of one slot. Guests that are to reach\n" +
-			"each other need a network in common: the default, user, is one for each virtual machine.",
+		Long: "Print the QEMU arguments that give a guest its device, one option a line for a\n" +
+			"shell: shared memory, a bridge, vmxnet3 at function 0 and the device at function\n" +
+			"1 of one slot. Guests that are to reach each other need a network in common: the\n" +
+			"default, user, is one for each virtual machine.",
 		Example: "  pvrdmad qemu-args vm1 --memory 8G --netdev bridge,br=br0",
 		Args:    oneGuest,
 	}
 	src := newSource(cmd)
 	cmd.ValidArgsFunction = src.completeGuest
 	f := cmd.Flags()
-	f.StringVar(&o.Memory, "memory", "4G", "the guest's memory, as QEMU writes it")
+	f.StringVar(&o.Memory, "memory", "4G", "the guest's memory with its unit, as QEMU writes it")
 	f.StringVar(&o.Netdev, "netdev", "user", "network back end without its id, as QEMU writes it")
 	f.BoolVar(&o.NoPostedWrites, "x-no-posted-writes", false, "make every register write wait for its answer")
 	f.BoolVar(&asJSON, "json", false, "print a JSON list")
@@ -51,7 +52,7 @@ func newQEMUArgs() *cobra.Command {
 		o.Socket, o.MAC = g.SocketPath, g.MAC.String()
 		list, err := qemu.Args(o)
 		if err != nil {
-			return err
+			return usage("%w", err)
 		}
 		out := cmd.OutOrStdout()
 		switch {
@@ -130,7 +131,7 @@ func newCheckConfig() *cobra.Command {
 	var quiet bool
 	cmd := &cobra.Command{
 		Use:   "check-config",
-		Short: "Check the configuration and print it with the origin of each value",
+		Short: "Check the configuration and print it with origins of values",
 		Args:  noArguments,
 	}
 	src := newSource(cmd)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -55,7 +56,7 @@ DIR/bad.toml:4: mac: "x" is no MAC address: write six bytes as "02:00:00:00:00:0
 			"no file", []string{"serve", "-c", dir + "/none.toml"}, exitConfig, "pvrdmad: open DIR/none.toml: no such file or directory: " +
 				"write it, name another with --config FILE, or give a single guest with --socket-path PATH\n",
 		},
-		{"a directory", []string{"serve", "-c", dir}, exitConfig, "pvrdmad: read DIR: is a directory: make it readable\n"},
+		{"a directory", []string{"serve", "-c", dir}, exitConfig, "pvrdmad: read DIR: is a directory: name the file in it\n"},
 		{
 			"no guest", []string{"serve", "-c", empty}, exitConfig, "pvrdmad: no guest is configured: add [[guest]] to DIR/empty.toml, " +
 				"a file to guests.d beside it, or give --socket-path PATH\n",
@@ -104,6 +105,24 @@ DIR/bad.toml:4: mac: "x" is no MAC address: write six bytes as "02:00:00:00:00:0
 			[]string{"doctor", "a", "b"},
 			exitUsage,
 			"pvrdmad: pvrdmad doctor takes one guest, 2 are given: name one\n",
+		},
+		{
+			"memory without a unit",
+			[]string{"qemu-args", "-c", good, "a", "--memory", "4096"},
+			exitUsage,
+			"pvrdmad: --memory \"4096\" is no size with a unit: write 4G or 4096M\n",
+		},
+		{
+			"a network with an id",
+			[]string{"qemu-args", "-c", good, "a", "--netdev", "tap,ifname=t0,id=x"},
+			exitUsage,
+			"pvrdmad: --netdev \"tap,ifname=t0,id=x\" has an id, and gets another: leave id= out\n",
+		},
+		{
+			"a network without a back end",
+			[]string{"qemu-args", "-c", good, "a", "--netdev", "ifname=t0"},
+			exitUsage,
+			"pvrdmad: --netdev \"ifname=t0\" does not begin with a back end: write user, or bridge,br=br0\n",
 		},
 		{"which guest", []string{"qemu-args", "-c", good}, exitUsage, "pvrdmad: which guest: a, b?\n"},
 		{"which guest of none", []string{"qemu-args", "-c", empty}, exitUsage, "pvrdmad: which guest: none is configured?\n"},
@@ -197,6 +216,21 @@ func TestTheDoctorsExitCodeSaysWhetherSomethingIsMissing(t *testing.T) {
 	}
 }
 
+// TestTheDoctorSeesTheDaemonThatListens, though the kernel knows the socket by the name that it had first.
+func TestTheDoctorSeesTheDaemonThatListens(t *testing.T) {
+	socket := filepath.Join(socketDir(t), "x.sock")
+	args := []string{"doctor", "--qemu", "/nonexistent/qemu", "--socket-path", socket}
+	if _, text, _ := runHere(args...); !strings.Contains(text, "warn  socket (x): no daemon listens at") {
+		t.Errorf("before the daemon is started:\n%s", text)
+	}
+	p := start(t, "serve", "--socket-path", socket)
+	p.told("READY=1")
+	if _, text, _ := runHere(args...); !strings.Contains(text, "ok    socket (x): a daemon listens at") {
+		t.Errorf("while the daemon listens:\n%s", text)
+	}
+	p.end(syscall.SIGTERM)
+}
+
 func TestCapabilitiesArePrintedWhateverElseIsSaid(t *testing.T) {
 	code, text, _ := runHere("--print-capabilities", "--mac", "x")
 	var v map[string]any
@@ -220,7 +254,7 @@ func TestNoLineOfHelpIsTooLong(t *testing.T) {
 	for _, cmd := range []string{"", "serve", "qemu-args", "doctor", "check-config", "version"} {
 		_, text, _ := runHere(strings.Fields(cmd + " --help")...)
 		for line := range strings.Lines(text) {
-			if len(strings.TrimSuffix(line, "\n")) > 100 {
+			if len(strings.TrimSuffix(line, "\n")) > helpWidth {
 				t.Errorf("help of %q has a line of %d columns: %s", cmd, len(line)-1, line)
 			}
 		}

@@ -28,10 +28,11 @@ func newServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the devices of one or more guests",
-		Long: "Serve the devices of the guests in a file and in guests.d/*.toml beside it, or of a single guest\n" +
-			"that flags describe, beginning with --socket-path or --fd. A single guest has no metrics unless\n" +
-			"--metrics-listen is given. The daemon ends on SIGTERM and SIGINT within 2 s. On SIGHUP it reads the\n" +
-			"configuration again, and takes ports of guests up or down as link says there.",
+		Long: "Serve the devices of the guests in a file and in guests.d/*.toml beside it, or\n" +
+			"of a single guest that flags describe, beginning with --socket-path or --fd. A\n" +
+			"single guest has no metrics unless --metrics-listen is given. The daemon ends on\n" +
+			"SIGTERM and SIGINT within 2 s. On SIGHUP it reads the configuration again, and\n" +
+			"takes ports of guests up or down as link says there.",
 		Example: "  pvrdmad serve --config /etc/pvrdmad/pvrdmad.toml\n" +
 			"  pvrdmad serve --socket-path /run/pvrdmad/vm1.sock --name vm1",
 		Args: noArguments,

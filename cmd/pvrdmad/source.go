@@ -14,6 +14,7 @@ import (
 
 	"github.com/pvrdmad/pvrdmad/internal/config"
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 )
 
 // source is where a command takes its guests from: a file, or flags for a single guest.
@@ -101,7 +102,10 @@ func (s *source) explain(err error) error {
 		return err
 	}
 	next := "make it readable"
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, unix.EISDIR):
+		next = "name the file in it"
+	case errors.Is(err, fs.ErrNotExist):
 		next = "write it, name another with --config FILE, or give a single guest with --socket-path PATH"
 	}
 	return &exitError{exitConfig, fmt.Errorf("%w: %s", err, next)}

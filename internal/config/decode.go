@@ -153,6 +153,8 @@ func example(dst reflect.Value) string {
 		return `"02:00:00:00:00:01"`
 	case Doorbells:
 		return `"poll"`
+	case Link:
+		return `"up"`
 	case Windows:
 		return `"auto"`
 	case LogLevel:

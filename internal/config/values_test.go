@@ -4,6 +4,7 @@ package config
 
 import (
 	"encoding"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -129,4 +130,26 @@ func TestTheEditDistanceIsSymmetricAndZeroForEqualWordsOnly(t *testing.T) {
 			t.Fatalf("editDistance(%q, %q) = %d is not symmetric", a, b, d)
 		}
 	})
+}
+
+// TestTheExampleInAMistakeIsOneOfItsKey: what the error about a wrong type says to write can be written.
+func TestTheExampleInAMistakeIsOneOfItsKey(t *testing.T) {
+	c, g := Default(), DefaultGuest()
+	for _, v := range []any{&c, &g} {
+		walk("", reflect.ValueOf(v).Elem(), func(path string, f field) {
+			err := setValue(reflect.New(f.value.Type()).Elem(), true)
+			if err == nil {
+				t.Errorf("%s can be set to true", path)
+				return
+			}
+			_, rest, ok := strings.Cut(err.Error(), " such as ")
+			if !ok {
+				return
+			}
+			text, _, _ := strings.Cut(rest, ", have ")
+			if err := setText(reflect.New(f.value.Type()).Elem(), strings.Trim(text, `[]"`)); err != nil {
+				t.Errorf("%s: the example %s is none: %v", path, text, err)
+			}
+		})
+	}
 }

@@ -24,11 +24,13 @@ type Env struct {
 
 // Names of checks.
 const (
-	checkQEMU    = "qemu"
-	checkMemory  = "memory"
-	checkVMXNET3 = "vmxnet3"
-	checkMemlock = "memlock"
-	checkVIOMMU  = "viommu"
+	checkQEMU = "qemu"
+	// checkSocketName is the name of checkSocket.
+	checkSocketName = "socket"
+	checkMemory     = "memory"
+	checkVMXNET3    = "vmxnet3"
+	checkMemlock    = "memlock"
+	checkVIOMMU     = "viommu"
 )
 
 // Run makes all checks, those of a guest for each of guests.
@@ -37,6 +39,7 @@ func Run(ctx context.Context, env Env, guests []config.Guest) []Finding {
 	machines, err := findMachines(env.Proc)
 	for i := range guests {
 		g := &guests[i]
+		findings = append(findings, checkSocket(env.Proc, g, machines))
 		if err != nil {
 			findings = append(findings, Finding{
 				Check: checkMemory, Guest: string(g.Name), Verdict: Warn,
@@ -86,12 +89,20 @@ func (env Env) memlock() Finding {
 	return f
 }
 
-// checkGuest checks the virtual machine that uses the guest's socket.
-func checkGuest(g *config.Guest, machines []process) []Finding {
+// machineOf returns the virtual machine that uses the guest's socket, and its device there.
+func machineOf(g *config.Guest, machines []process) (process, qemu.Props, bool) {
 	for _, p := range machines {
 		if d, ok := p.machine.DeviceAt(g.SocketPath); ok {
-			return append([]Finding{checkSharing(g, p), checkPairing(g, p, d)}, checkIOMMU(g, p)...)
+			return p, d, true
 		}
+	}
+	return process{}, nil, false
+}
+
+// checkGuest checks the virtual machine that uses the guest's socket.
+func checkGuest(g *config.Guest, machines []process) []Finding {
+	if p, d, ok := machineOf(g, machines); ok {
+		return append([]Finding{checkSharing(g, p), checkPairing(g, p, d)}, checkIOMMU(g, p)...)
 	}
 	unseen := fmt.Sprintf("not checked, no running QEMU that this user can see has a vfio-user-pci at %s", g.SocketPath)
 	next := "start it with what pvrdmad qemu-args prints for it, then run this again; it would check that "

@@ -15,6 +15,15 @@ import (
 	"github.com/pvrdmad/pvrdmad/internal/qemu"
 )
 
+// sockets is the kernel's list of Unix sockets: those of the daemon, of a client of its, of nobody and one with a strange name.
+const sockets = `Num       RefCount Protocol Flags    Type St Inode Path
+0000000056077603: 00000002 00000000 00010000 0001 01 773975 /run/pvrdmad/vm1.sock.new
+0000000056077604: 00000003 00000000 00000000 0001 03 773976 /run/pvrdmad/vm2.sock.new
+0000000056077605: 00000003 00000000 00000000 0001 03 773977
+0000000056077606: 00000002 00000000 00010000 0001 01     78 /run/pvrdmad/a file.sock
+short /run/pvrdmad/vm3.sock
+`
+
 const limits = "Limit  Soft Limit  Hard Limit  Units\nMax locked memory         8388608    8388608    bytes\nMax x  1 1 y\n"
 
 // fakeProc makes a proc file system: each process has its arguments.
@@ -23,6 +32,7 @@ func fakeProc(t *testing.T, processes map[int][]string) string {
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "self", "limits"), limits)
 	writeFile(t, filepath.Join(dir, "meminfo"), "")
+	writeFile(t, filepath.Join(dir, "net", "unix"), sockets)
 	for pid, args := range processes {
 		p := filepath.Join(dir, strconv.Itoa(pid))
 		writeFile(t, filepath.Join(p, "cmdline"), strings.Join(args, "\x00")+"\x00")
@@ -175,7 +185,7 @@ func TestARunningGuestIsChecked(t *testing.T) {
 				78: {"sh", "-c", "qemu " + shared + dev}, 79: {"qemu", "-device", "vfio-user-pci,socket.path=/other"}, 80: {},
 			})}
 			got := Run(context.Background(), env, []config.Guest{guest()})
-			if diff := cmp.Diff(tt.want, got[2:]); diff != "" {
+			if diff := cmp.Diff(tt.want, got[3:]); diff != "" {
 				t.Errorf("findings differ (-want +got):\n%s", diff)
 			}
 		})
@@ -220,15 +230,17 @@ func TestWithoutAVirtualMachineTheDoctorSaysWhatItWouldCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `ok    qemu: QEMU is 10.1.0 and has vfio-user-pci and vmxnet3
-ok    memlock: the soft engine locks no memory, so that the limit (8388608) does not matter
-warn  memory (vm1): not checked, no running QEMU that this user can see has a vfio-user-pci at
-      /run/pvrdmad/vm1.sock
-      next: start it with what pvrdmad qemu-args prints for it, then run this again; it would check
-      that the guest's memory has share=on
-warn  vmxnet3 (vm1): not checked, no running QEMU that this user can see has a vfio-user-pci at
-      /run/pvrdmad/vm1.sock
-      next: start it with what pvrdmad qemu-args prints for it, then run this again; it would check
-      that a vmxnet3 is at function 0 of the device's slot
+ok    memlock: the soft engine locks no memory, so that the limit (8388608) does
+      not matter
+ok    socket (vm1): a daemon listens at /run/pvrdmad/vm1.sock
+warn  memory (vm1): not checked, no running QEMU that this user can see has a
+      vfio-user-pci at /run/pvrdmad/vm1.sock
+      next: start it with what pvrdmad qemu-args prints for it, then run this
+      again; it would check that the guest's memory has share=on
+warn  vmxnet3 (vm1): not checked, no running QEMU that this user can see has a
+      vfio-user-pci at /run/pvrdmad/vm1.sock
+      next: start it with what pvrdmad qemu-args prints for it, then run this
+      again; it would check that a vmxnet3 is at function 0 of the device's slot
 `
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("text differs (-want +got):\n%s", diff)
@@ -241,11 +253,35 @@ warn  vmxnet3 (vm1): not checked, no running QEMU that this user can see has a v
 func TestAProcThatCannotBeReadIsAWarningForEachGuest(t *testing.T) {
 	env := Env{Engine: "soft", QEMU: fakeQEMU(t, "10.1.0", "vfio-user-pci", "vmxnet3"), Proc: "/nonexistent"}
 	got := Run(context.Background(), env, []config.Guest{guest()})
-	if len(got) != 3 || got[2].Verdict != Warn || !strings.Contains(got[2].Reason, "cannot be listed") {
-		t.Errorf("findings %+v, want a warning that virtual machines cannot be listed", got)
+	if len(got) != 4 || got[2].Verdict != Warn || !strings.Contains(got[2].Reason, "sockets cannot be listed") ||
+		got[3].Verdict != Warn || !strings.Contains(got[3].Reason, "machines cannot be listed") {
+		t.Errorf("findings %+v, want warnings that sockets and virtual machines cannot be listed", got)
 	}
 	if !strings.Contains(got[1].Reason, "the limit (unknown)") {
 		t.Errorf("finding %+v, want an unknown limit", got[1])
+	}
+}
+
+func TestADaemonThatDoesNotListenIsFound(t *testing.T) {
+	start := "start the daemon: pvrdmad serve, or systemctl start pvrdmad"
+	for path, want := range map[string]Finding{
+		"/run/pvrdmad/vm1.sock":    {Verdict: OK, Reason: "a daemon listens at /run/pvrdmad/vm1.sock"},
+		"/run/pvrdmad/a file.sock": {Verdict: OK, Reason: "a daemon listens at /run/pvrdmad/a file.sock"},
+		"/run/pvrdmad/vm2.sock":    {Verdict: Warn, Reason: "no daemon listens at /run/pvrdmad/vm2.sock", Next: start},
+		"/run/pvrdmad/vm3.sock":    {Verdict: Warn, Reason: "no daemon listens at /run/pvrdmad/vm3.sock", Next: start},
+		"/run/pvrdmad/vm9.sock": {
+			Verdict: Fail, Reason: "no daemon listens at /run/pvrdmad/vm9.sock, so that the device of QEMU 77 is dead",
+			Next: start + "; then start the virtual machine again",
+		},
+	} {
+		g := guest()
+		g.SocketPath, want.Check, want.Guest = path, "socket", "vm1"
+		env := Env{Engine: "soft", QEMU: "/nonexistent/qemu", Proc: fakeProc(t, map[int][]string{
+			77: append([]string{"qemu"}, strings.Fields(strings.Replace(dev, "vm1", "vm9", 1))...),
+		})}
+		if diff := cmp.Diff(want, Run(context.Background(), env, []config.Guest{g})[2]); diff != "" {
+			t.Errorf("%s: finding differs (-want +got):\n%s", path, diff)
+		}
 	}
 }
 

@@ -42,8 +42,8 @@ func Failed(fs []Finding) bool {
 	return false
 }
 
-// lineWidth is how wide the text is, in columns; what cannot be broken is longer.
-const lineWidth = 100
+// lineWidth is how wide the text is, in columns: a terminal's. What cannot be broken is longer.
+const lineWidth = 80
 
 // Print writes the findings for people.
 func Print(w io.Writer, fs []Finding) error {

@@ -5,6 +5,7 @@ package qemu
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -45,9 +46,31 @@ type device struct {
 	} `json:"socket"`
 }
 
+// memorySize is a size with its unit: without one it would be bytes here, and MiB in QEMU's -m.
+var memorySize = regexp.MustCompile(`^\d+(\.\d+)?[kKmMgGtT]$`)
+
+// check finds what QEMU would not understand, or not as it was meant.
+func (o Options) check() error {
+	if !memorySize.MatchString(o.Memory) {
+		return fmt.Errorf("--memory %q is no size with a unit: write 4G or 4096M", o.Memory)
+	}
+	for i, word := range strings.Split(o.Netdev, ",") {
+		switch key, _, hasValue := strings.Cut(word, "="); {
+		case i == 0 && (word == "" || hasValue && key != "type"):
+			return fmt.Errorf("--netdev %q does not begin with a back end: write user, or bridge,br=br0", o.Netdev)
+		case i > 0 && key == "id":
+			return fmt.Errorf("--netdev %q has an id, and gets another: leave id= out", o.Netdev)
+		}
+	}
+	return nil
+}
+
 // Args returns the arguments that give a virtual machine the guest's device: shared memory, a bridge (the driver wants
 // a conventional PCI slot), vmxnet3 at function 0 and the device at function 1. Options and values alternate.
 func Args(o Options) ([]string, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
 	d := device{Driver: "vfio-user-pci", Bus: bridgeID, Addr: slot + ".1", NoPostedWrites: o.NoPostedWrites}
 	d.Socket.Type, d.Socket.Path = "unix", o.Socket
 	var b strings.Builder
