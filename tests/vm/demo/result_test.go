@@ -3,9 +3,11 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestThePayloadChecksLastLineIsRead(t *testing.T) {
@@ -29,6 +31,21 @@ func TestARunThatComparedNothingIsNoPass(t *testing.T) {
 func TestAnErrorOfManyLinesFitsOne(t *testing.T) {
 	if got := oneLine(errors.New("first\nsecond\nthird\n")); got != "first ... third" {
 		t.Errorf("line is %q", got)
+	}
+}
+
+func TestAStageThatTakesTooLongSaysWhatToDo(t *testing.T) {
+	waits := func(ctx context.Context) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	if err := (stage{"s", "", time.Millisecond, waits}).within(t.Context()); err == nil || !strings.Contains(err.Error(), "Run it again") {
+		t.Errorf("error %v, want what to do", err)
+	}
+	ended, end := context.WithCancelCause(t.Context())
+	end(errors.New("interrupted"))
+	if err := (stage{"s", "", time.Hour, waits}).within(ended); err == nil || err.Error() != "interrupted" {
+		t.Errorf("error %v, want what ended all", err)
 	}
 }
 
