@@ -127,7 +127,6 @@ func (c *completionQueue) makeRoom() (err error) {
 	if err := c.readCons(); err != nil || c.dead || !c.ring.Full(c.prod, c.cons) {
 		return err
 	}
-	c.dev.worker.giveBack()
 	if err := c.publish(); err != nil {
 		return err
 	}
@@ -156,10 +155,14 @@ func (c *completionQueue) flush() error {
 	return nil
 }
 
-// publish stores the index behind the entries that were pushed: the guest sees them from now on. Entries are stored before.
+// publish stores the index behind the entries that were pushed: the guest sees them from now on. Entries are stored before, and
+// the slots of receives given back, since who sees a completion may post into its slot.
 func (c *completionQueue) publish() error {
 	if c.shown == c.prod {
 		return nil
+	}
+	if w := c.dev.worker; len(w.emptied) != 0 {
+		w.giveBack()
 	}
 	if err := c.flush(); err != nil {
 		return err
