@@ -186,7 +186,8 @@ func (c *completionQueue) show() {
 	if c.dead || c.publish() != nil {
 		return
 	}
-	if c.armed == armedAny || (c.armed == armedSolicited && fresh) {
+	// An arm since may have announced all that is there. Who has armed again waits for others.
+	if (c.armed == armedAny && c.pushed > c.told) || (c.armed == armedSolicited && fresh && c.solicitedAt > c.told) {
 		c.notify()
 	} else if c.maybe() && !c.inGrace {
 		c.enterGrace()
