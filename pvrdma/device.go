@@ -95,6 +95,8 @@ type Device struct {
 	// What follows belongs to the worker.
 
 	failed bool
+	// overdrawn says that a part of the visit took all looks that there were for it.
+	overdrawn bool
 	// pageAt is the index in polled of the page that is looked at next.
 	pageAt int
 	// busy says that the device had work left at the end of its last visit.

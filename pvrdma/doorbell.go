@@ -335,6 +335,7 @@ func (d *Device) quiet() bool {
 // poll does a bounded amount of the device's work and reports whether there was any, and when to come again.
 func (d *Device) poll(now int64) (worked bool, next int64) {
 	worked = d.takeTrapped()
+	d.keepLooks()
 	for n := len(d.polled); n > 0 && d.looks > 0; n-- { // what is not looked at comes first in the next pass
 		did, watched := d.takePage(d.nextPage())
 		worked = worked || did
@@ -343,13 +344,16 @@ func (d *Device) poll(now int64) (worked bool, next int64) {
 		}
 	}
 	if d.failLeft != 0 {
+		d.keepLooks()
 		d.spreadFailures()
 		worked = true
 	}
+	d.keepLooks()
 	if d.serveReady() {
 		worked = true
 	}
 	if d.graced.len() != 0 {
+		d.keepLooks()
 		next = earlier(next, d.checkGraced(now))
 	}
 	if d.unflushed {
@@ -358,6 +362,14 @@ func (d *Device) poll(now int64) (worked bool, next int64) {
 		}
 	}
 	return worked, next
+}
+
+// keepLooks leaves looks to the next part of a visit, however many went to those before it: a program that rings without end would
+// hold up the others of its guest.
+func (d *Device) keepLooks() {
+	if d.looks < turnLooks {
+		d.overdrawn, d.looks = d.overdrawn || d.looks <= 0, turnLooks
+	}
 }
 
 // flushRetry is how long to wait before the guest's full event ring is looked at again, nanoseconds: the guest does not

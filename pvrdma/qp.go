@@ -30,8 +30,9 @@ const (
 	shareBytes    = hostverbs.VisitBytes / hostverbs.VisitWRs
 	sharePiece    = 4
 	// passLooks is how many queue pairs, completion queues and doorbells of a device are looked at in a pass, a few
-	// microseconds.
+	// microseconds. turnLooks are for each of its parts at least.
 	passLooks = 256
+	turnLooks = passShare
 	// maxWQESize is a send work request with all its elements.
 	maxWQESize = abi.SendWQEHdrSize + hostverbs.MaxSGE*abi.SGESize
 )

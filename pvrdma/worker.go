@@ -204,7 +204,7 @@ func (w *Worker) visit(d *Device, now int64) (worked bool, next int64) {
 	}
 	d.share, d.looks, d.unit = passShare, passLooks, w.unitAt(now)
 	d.shownAt = passShare
-	d.crowded, d.served = d.served >= crowd, 0
+	d.crowded, d.served, d.overdrawn = d.served >= crowd, 0, false
 	ok := w.guard(d, func() { worked, next = d.poll(now) })
 	w.show()
 	if !ok {
@@ -213,7 +213,7 @@ func (w *Worker) visit(d *Device, now int64) (worked bool, next int64) {
 	if d.share < passShare {
 		w.sends(d, now)
 	}
-	d.busy = d.share <= 0 || d.looks <= 0 || d.ready.len() != 0
+	d.busy = d.share <= 0 || d.looks <= 0 || d.overdrawn || d.ready.len() != 0
 	return worked, next
 }
 

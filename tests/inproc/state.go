@@ -30,6 +30,7 @@ var passing = map[string]string{
 	"pvrdma.Device.share":       "renewed with each visit of the worker",
 	"pvrdma.Device.looks":       "renewed with each visit of the worker",
 	"pvrdma.Device.unit":        "renewed with each visit of the worker",
+	"pvrdma.Device.overdrawn":   "renewed with each visit of the worker",
 	"pvrdma.Device.pageAt":      "which doorbell page the worker looks at next",
 	"pvrdma.Device.served":      "renewed with each visit of the worker",
 	"pvrdma.Device.crowded":     "renewed with each visit of the worker",
