@@ -59,17 +59,19 @@ type Worker struct {
 	mu      sync.Mutex
 	tasks   []*task // guarded by mu
 	closed  bool    // guarded by mu: no task is taken any more
-	done    chan struct{}
+	// ready says that the thread has its name, done that it has ended.
+	ready, done chan struct{}
 }
 
 var _ hostverbs.Owner = (*Worker)(nil)
 
-// NewWorker starts a worker. Close ends it.
+// NewWorker starts a worker, whose thread has its name then: who waits for the daemon may put the thread on a processor.
+// Close ends it.
 func NewWorker(cfg WorkerConfig) (*Worker, error) {
 	start := time.Now()
 	w := &Worker{
 		domain: cfg.Domain, provider: cfg.Provider, clock: func() int64 { return int64(time.Since(start)) },
-		done: make(chan struct{}),
+		ready: make(chan struct{}), done: make(chan struct{}),
 	}
 	w.idle.spin = cfg.Spin.Nanoseconds()
 	w.retune()
@@ -79,6 +81,7 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 	}
 	w.poller = p
 	go w.run(cfg.Index)
+	<-w.ready
 	return w, nil
 }
 
@@ -106,6 +109,7 @@ func (w *Worker) run(index int) {
 	w.tid.Store(int32(unix.Gettid()))
 	guestmem.PrepareGoroutine()
 	w.idle.prepareThread(w.tid.Load(), index)
+	close(w.ready)
 	now, fresh := w.clock(), false // fresh: the worker has just slept, and read the clock afterwards
 	for stale := 0; ; stale++ {
 		w.idle.beginPass()

@@ -126,19 +126,18 @@ func TestAnEngineWithoutAPollerStartsNoWorker(t *testing.T) {
 	wantErrno(t, err, unix.ENODEV)
 }
 
-// TestEachWorkersThreadHasANameOfItsOwn, which ps and top show: one that is busy can be told from one that is not.
+// TestEachWorkersThreadHasANameOfItsOwn, which ps and top show: one that is busy can be told from one that is not. It has it when the
+// worker has been started.
 func TestEachWorkersThreadHasANameOfItsOwn(t *testing.T) {
 	for _, index := range []int{0, 1, 15} {
 		w, err := NewWorker(WorkerConfig{Provider: newFakeEngine(), Domain: guestmem.NewDomain(), Index: index})
 		if err != nil {
 			t.Fatal(err)
 		}
-		var tid int32
-		eventually(t, "the worker runs", func() bool { tid = w.tid.Load(); return tid != 0 })
-		eventually(t, fmt.Sprintf("worker %d has named its thread", index), func() bool {
-			name, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/comm", tid))
-			return err == nil && string(name) == fmt.Sprintf("pvrdma-worker%d\n", index)
-		})
+		name, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/comm", w.tid.Load()))
+		if want := fmt.Sprintf("pvrdma-worker%d\n", index); err != nil || string(name) != want {
+			t.Errorf("the thread of worker %d is %q, want %q (%v)", index, name, want, err)
+		}
 		if err := w.Close(); err != nil {
 			t.Error(err)
 		}
