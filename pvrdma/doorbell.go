@@ -265,6 +265,7 @@ func (d *Device) takePage(c *userContext) (worked, watched bool) {
 	base := int(c.page) * abi.PageSize
 	for again := true; again; {
 		before := d.live.SendWQEs
+		d.shownAt = passShare // who has rung waits for it
 		worked = d.takeQPWord(c) || worked
 		if again = c.qpSweep.left > 0; again {
 			// A program with one request under way waits for it; one with many gains from words that gather.

@@ -97,6 +97,7 @@ type fakeQP struct {
 	fails       int
 	users       int
 	beforePost  func() // called by PostSend, without mu
+	onRecv      func() // called by RecvPosted, without mu
 	afterModify func() // called by Modify once the state has changed, or was not, without mu
 	onDestroy   func() // called by Destroy
 }
@@ -205,8 +206,12 @@ func (q *fakeQP) PostSend(wrs []hostverbs.SendWR) int {
 
 func (q *fakeQP) RecvPosted() {
 	q.mu.Lock()
-	defer q.mu.Unlock()
 	q.recvPosted++
+	on := q.onRecv
+	q.mu.Unlock()
+	if on != nil {
+		on()
+	}
 }
 
 func (q *fakeQP) Fail() {

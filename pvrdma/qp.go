@@ -191,8 +191,8 @@ func (q *queuePair) serveSends() {
 	}
 }
 
-// showBatch shows completions: those of the visit's first queue pair at once, since most visits have one, and of others when
-// they are a batch's worth or some took long. The rest is shown at the end of the visit.
+// showBatch shows completions: those of the first queue pair of a visit or after a word at once, since most have one, and of
+// others when they are a batch's worth or some took long. The rest is shown at the end of the visit.
 func (d *Device) showBatch(long bool) {
 	if long || d.shownAt == passShare || d.shownAt-d.share >= sendBatch {
 		d.shownAt = d.share

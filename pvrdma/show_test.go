@@ -115,3 +115,41 @@ func TestAnArmShowsNoCompletionBeforeTheSlotOfItsReceiveIsFree(t *testing.T) {
 		})
 	}
 }
+
+// TestWhoRingsDuringASweepWaitsForNoneOfIt: a program with one message under way rings again as soon as it has its completion,
+// while the worker looks whether its first word has hidden another.
+func TestWhoRingsDuringASweepWaitsForNoneOfIt(t *testing.T) {
+	// Arrange: a program with many queue pairs. The first sends, and once more when the sweep looks at the second, which has a
+	// receive; the last has a message that no word names.
+	r := newRig(t)
+	r.engine.attr.MaxQP = 1024
+	g := r.newGuest()
+	qps := manyQPs(g, userPage, sweepAlways+5)
+	first, second, last := qps[0], qps[1], qps[len(qps)-1]
+	var seen []uint32
+	for _, q := range []*guestQP{first, last} {
+		q.engine.beforePost = func() {
+			seen = append(seen, q.dev().sendCQ.shown)
+			if err := q.engine.h.CompleteSend(&hostverbs.WC{WRID: 1}); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	second.engine.onRecv = func() {
+		second.engine.onRecv = nil
+		first.postSends(2)
+		first.ring(userPage, abi.UARQPSend)
+	}
+	second.postRecv(1)
+	last.postSends(1)
+
+	// Act
+	first.postSends(1)
+	first.ring(userPage, abi.UARQPSend)
+	r.settle()
+
+	// Assert
+	if diff := cmp.Diff([]uint32{0, 1, 2}, seen); diff != "" {
+		t.Errorf("completions that could be seen when each message was carried out (-want +got):\n%s", diff)
+	}
+}
